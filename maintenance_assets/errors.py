@@ -1,0 +1,87 @@
+"""Every error this package raises, in branches by what the caller can do about it."""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+
+class MaintenanceError(Exception):
+    """Base of all errors raised by maintenance_assets."""
+
+
+# --- fix the configuration or the data, then call again -------------------------------------
+
+
+class UnsupportedDatasetError(MaintenanceError, ValueError):
+    """The path holds something that must not be maintained as a plain Parquet directory."""
+
+
+class UnreadableFileError(MaintenanceError):
+    """Files that look like data but cannot be read as Parquet; nothing was touched."""
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        self.problems = tuple(problems)
+        shown = "; ".join(f"'{path}': {reason}" for path, reason in self.problems[:10])
+        more = f"; and {len(self.problems) - 10} more" if len(self.problems) > 10 else ""
+        super().__init__(
+            f"{len(self.problems)} file(s) cannot be read as Parquet: {shown}{more}. "
+            "Nothing was changed. Repair them, move them away, or rename them so that "
+            "their names begin with '_'."
+        )
+
+
+class DescribesConflict(Protocol):
+    """What SchemaConflictError needs to know of a conflict."""
+
+    def describe(self) -> str: ...
+
+
+class SchemaConflictError(MaintenanceError):
+    """Two files of one group hold a column in types that cannot be merged losslessly."""
+
+    def __init__(self, conflict: DescribesConflict) -> None:
+        self.conflict = conflict
+        super().__init__(conflict.describe())
+
+
+class RewriteError(MaintenanceError):
+    """A group could not be rewritten faithfully; its files are untouched."""
+
+
+class VerificationError(RewriteError):
+    """A written file differs from what the plan promised; it was thrown away."""
+
+
+# --- try again later -------------------------------------------------------------------------
+
+
+class LeaseHeldError(MaintenanceError):
+    """Another process is maintaining this dataset right now."""
+
+
+class LeaseLostError(MaintenanceError):
+    """This process paused for so long that another one may have taken over; nothing published."""
+
+
+# --- the dataset changed: plan again ---------------------------------------------------------
+
+
+class PlanOutdatedError(MaintenanceError):
+    """The files that a saved plan names are no longer what they were when it was made."""
+
+
+# --- part of the work was done ---------------------------------------------------------------
+
+
+class IncompleteMaintenanceError(MaintenanceError):
+    """Some groups failed; the others are committed and `result` tells which is which."""
+
+    def __init__(self, message: str, result: Any) -> None:
+        self.result = result
+        super().__init__(message)
+
+
+# --- outcome unknown: touch nothing ----------------------------------------------------------
+
+
+class RecoveryError(MaintenanceError):
+    """A leftover journal cannot be resolved safely; nothing was deleted."""

@@ -1,0 +1,1 @@
+"""Frozen values that flow through every room: files, groups, plans, stats."""

@@ -1,0 +1,89 @@
+"""What is known of a Parquet file without decoding it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """The least a planner needs: where a file is, how big, how many rows."""
+
+    path: str
+    size_bytes: int
+    num_rows: int
+
+    def __post_init__(self) -> None:
+        if self.size_bytes < 0 or self.num_rows < 0:
+            raise ValueError(f"sizes and row counts must be >= 0: {self}")
+
+    @property
+    def directory(self) -> str:
+        """The directory of the file, which is its partition."""
+        return self.path.rpartition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class UntouchedFile(FileInfo):
+    """A file that a plan leaves alone, and why."""
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSchema:
+    """The schema of a file; files with equal schemas share one instance."""
+
+    arrow: pa.Schema = field(compare=False, hash=False)
+    fingerprint: str
+    leaves: tuple[str, ...]
+    """Parquet's own view, one text per leaf column: physical and logical type."""
+    stores_arrow_schema: bool
+
+    @property
+    def has_int96(self) -> bool:
+        """Whether any leaf is a legacy INT96 timestamp."""
+        return any(leaf.startswith("INT96") for leaf in self.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile(FileInfo):
+    """A file as discovery found it: listing entry and footer together."""
+
+    version: str
+    """Changes whenever the content at this path is replaced (inode and mtime, or etag)."""
+    schema: FileSchema
+    data_bytes: int
+    """Compressed column chunks: the size without footer and indexes."""
+    decoded_bytes: int
+    """Estimate of the size in memory, from the schema and the footer."""
+    row_group_count: int
+    codecs: tuple[str, ...]
+    """Codec of each leaf column, in the order of the schema."""
+    has_page_index: bool = False
+    sorting: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All data files of a dataset (or of the filtered scope) at one moment."""
+
+    root: str
+    files: tuple[DataFile, ...]
+    metadata_files: tuple[str, ...] = ()
+    """Summary files (`_metadata`) that go stale when any data file changes."""
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of all data files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of all data files."""
+        return sum(file.num_rows for file in self.files)
+
+    def by_path(self) -> Mapping[str, DataFile]:
+        """Files by path."""
+        return {file.path: file for file in self.files}

@@ -1,0 +1,101 @@
+"""Plans: what an operation is going to do, as values that can be printed and compared."""
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from maintenance_assets.model.files import DataFile, FileInfo, UntouchedFile
+from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.model.stats import MaintenanceStats
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionGroup:
+    """Files of one partition that are rewritten together."""
+
+    files: tuple[FileInfo, ...]
+    output_rows: tuple[int, ...] = ()
+    """Rows of each output file; empty when the group was built by hand."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "files", tuple(self.files))
+        if not self.files:
+            raise ValueError("a group needs at least one file")
+
+    @property
+    def total_size_bytes(self) -> int:
+        """Bytes of the input files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of the input files."""
+        return sum(file.num_rows for file in self.files)
+
+    def file_paths(self) -> list[str]:
+        """Paths of the input files."""
+        return [file.path for file in self.files]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterOptions:
+    """How outputs are encoded, so that nothing the sources had is lost."""
+
+    codecs: tuple[str, ...]
+    """One codec per leaf column of the merged schema, or a single one for all."""
+    store_arrow_schema: bool
+    int96_timestamps: bool
+    decimals_as_integers: bool
+    page_index: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteGroup:
+    """A group with everything an engine needs to write it."""
+
+    directory: str
+    files: tuple[DataFile, ...]
+    output_rows: tuple[int, ...]
+    schema: pa.Schema = field(compare=False, hash=False)
+    writer: WriterOptions
+    notes: tuple[str, ...] = ()
+
+    @property
+    def total_bytes(self) -> int:
+        """Bytes of the input files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @property
+    def total_rows(self) -> int:
+        """Rows of the input files."""
+        return sum(file.num_rows for file in self.files)
+
+    def file_paths(self) -> list[str]:
+        """Paths of the input files."""
+        return [file.path for file in self.files]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFailure:
+    """A group that was not rewritten, and the reason in words; its files are untouched."""
+
+    paths: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """What a compaction will do; a dry run is this value, reported."""
+
+    root: str
+    policy: CompactionPolicy
+    groups: tuple[RewriteGroup, ...]
+    untouched: tuple[UntouchedFile, ...]
+    failures: tuple[GroupFailure, ...]
+    predicted: MaintenanceStats
+    metadata_files: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to rewrite."""
+        return not self.groups

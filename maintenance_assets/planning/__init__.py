@@ -1,0 +1,1 @@
+"""Pure planning: from what is there to what will be done, without I/O."""

@@ -1,0 +1,219 @@
+"""From files to a compaction plan. Pure: no I/O, no clock, no randomness."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from maintenance_assets.errors import SchemaConflictError
+from maintenance_assets.model.files import DataFile, FileInfo, Snapshot, UntouchedFile
+from maintenance_assets.model.plans import (
+    CompactionGroup,
+    CompactionPlan,
+    GroupFailure,
+    RewriteGroup,
+    WriterOptions,
+)
+from maintenance_assets.model.policy import MIB, CompactionPolicy
+from maintenance_assets.model.stats import MaintenanceStats
+from maintenance_assets.planning.packing import (
+    Load,
+    is_oversized,
+    is_small,
+    output_count,
+    pack,
+    split_evenly,
+)
+from maintenance_assets.planning.schema_drift import MergedSchema, SchemaSource, merge_schemas
+
+F = TypeVar("F", bound=FileInfo)
+
+ROW_GROUP_ROWS = 1024 * 1024
+ROW_GROUP_BYTES = 64 * MIB
+"""Limits of a row group the engines write, in rows and in decoded bytes."""
+_HEALTHY_ROWS = 100_000
+_HEALTHY_BYTES = 8 * MIB
+_WORTHWHILE = 4
+"""Repair row groups only where there are this many times more than needed."""
+_OWN_OUTPUT = re.compile(r"(compact|optimized)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
+
+
+def plan_groups(
+    files: Iterable[F], policy: CompactionPolicy
+) -> tuple[list[tuple[F, ...]], list[UntouchedFile]]:
+    """Group the files worth rewriting, partition by partition; say why the others stay."""
+    groups: list[tuple[F, ...]] = []
+    untouched: list[UntouchedFile] = []
+    for _, members in sorted(_by_partition(files).items()):
+        candidates = [file for file in members if _is_candidate(file, policy)]
+        chosen = set(candidates)
+        untouched += [_left(file, "at_target") for file in members if file not in chosen]
+        for group in pack(candidates, policy):
+            if _is_worthwhile(group, policy):
+                groups.append(group)
+            else:
+                reason = "singleton" if len(candidates) == 1 else "no_gain"
+                untouched += [_left(file, reason) for file in group]
+    return groups, untouched
+
+
+def plan_compaction(snapshot: Snapshot, policy: CompactionPolicy) -> CompactionPlan:
+    """Plan the compaction of a discovered dataset."""
+    groups, untouched = plan_groups(snapshot.files, policy)
+    ready: list[RewriteGroup] = []
+    failures: list[GroupFailure] = []
+    for group in groups:
+        try:
+            ready.append(_rewrite_group(group, policy))
+        except SchemaConflictError as error:
+            failures.append(GroupFailure(tuple(f.path for f in group), str(error)))
+            untouched += [_left(file, "schema_conflict") for file in group]
+    return CompactionPlan(
+        root=snapshot.root,
+        policy=policy,
+        groups=tuple(ready),
+        untouched=tuple(sorted(untouched, key=lambda file: file.path)),
+        failures=tuple(failures),
+        predicted=predict_stats(
+            snapshot.files,
+            [CompactionGroup(group.files, group.output_rows) for group in ready],
+            predicted_codec(snapshot.files, ready, policy),
+        ),
+        metadata_files=snapshot.metadata_files,
+    )
+
+
+def predict_stats(
+    files: Sequence[FileInfo], groups: Sequence[CompactionGroup], codec: str | None
+) -> MaintenanceStats:
+    """What a dry run reports."""
+    before_bytes = sum(file.size_bytes for file in files)
+    inputs = [file for group in groups for file in group.files]
+    outputs = sum(len(group.output_rows) for group in groups)
+    rewritten = sum(file.size_bytes for file in inputs)
+    return MaintenanceStats(
+        before_file_count=len(files),
+        after_file_count=len(files) - len(inputs) + outputs,
+        before_total_bytes=before_bytes,
+        after_total_bytes=before_bytes - rewritten + sum(_predicted_bytes(g) for g in groups),
+        compacted_file_count=len(inputs),
+        rewritten_bytes=rewritten,
+        compression_codec=codec,
+        dry_run=True,
+        planned_groups=[group.file_paths() for group in groups],
+    )
+
+
+def predicted_codec(
+    files: Sequence[DataFile], groups: Sequence[RewriteGroup], policy: CompactionPolicy
+) -> str | None:
+    """The codec of what is written, or of what is there when nothing is."""
+    if policy.compression is not None:
+        return policy.compression
+    if groups:
+        return codec_label(codec for group in groups for codec in group.writer.codecs)
+    return codec_label(codec for file in files for codec in file.codecs)
+
+
+def codec_label(codecs: Iterable[str]) -> str | None:
+    """One name for the codecs in use: `zstd`, or `snappy+zstd` where they are mixed."""
+    return "+".join(sorted(set(codecs))) or None
+
+
+def has_tiny_row_groups(file: FileInfo) -> bool:
+    """Whether a file is cut into so many row groups that reading it is slow."""
+    # What we wrote ourselves is as healthy as the memory budget allowed: never again.
+    if not isinstance(file, DataFile) or _OWN_OUTPUT.fullmatch(file.path.rpartition("/")[2]):
+        return False
+    needed = max(1, -(-file.num_rows // ROW_GROUP_ROWS), -(-file.decoded_bytes // ROW_GROUP_BYTES))
+    return (
+        file.row_group_count >= _WORTHWHILE * needed
+        and file.num_rows < _HEALTHY_ROWS * file.row_group_count
+        and file.data_bytes < _HEALTHY_BYTES * file.row_group_count
+    )
+
+
+def _by_partition(files: Iterable[F]) -> dict[tuple[str, tuple[str, ...]], list[F]]:
+    # Files sorted in different ways stay apart: merging them would claim an order neither has.
+    partitions: defaultdict[tuple[str, tuple[str, ...]], list[F]] = defaultdict(list)
+    for file in sorted(files, key=lambda file: file.path):
+        sorting = file.sorting if isinstance(file, DataFile) else ()
+        partitions[(file.directory, sorting)].append(file)
+    return partitions
+
+
+def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
+    return is_small(file, policy) or is_oversized(file, policy) or has_tiny_row_groups(file)
+
+
+def _is_worthwhile(group: Sequence[FileInfo], policy: CompactionPolicy) -> bool:
+    return (
+        output_count(Load.of(group), policy) < len(group)
+        or any(is_oversized(file, policy) for file in group)
+        or any(has_tiny_row_groups(file) for file in group)
+    )
+
+
+def _left(file: FileInfo, reason: str) -> UntouchedFile:
+    return UntouchedFile(file.path, file.size_bytes, file.num_rows, reason)
+
+
+def group_output_rows(files: Sequence[FileInfo], policy: CompactionPolicy) -> tuple[int, ...]:
+    """Rows of each file that a group becomes."""
+    load = Load.of(files)
+    return split_evenly(load.num_rows, output_count(load, policy))
+
+
+def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> RewriteGroup:
+    merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in files])
+    return RewriteGroup(
+        directory=files[0].directory,
+        files=files,
+        output_rows=group_output_rows(files, policy),
+        schema=merged.schema,
+        writer=_writer_options(files, policy),
+        notes=merged.notes + _sorting_notes(files, merged),
+    )
+
+
+def _sorting_notes(files: Sequence[DataFile], merged: MergedSchema) -> tuple[str, ...]:
+    if not files[0].sorting or len(files) == 1:
+        return ()
+    order = ", ".join(files[0].sorting)
+    return (f"the declared sort order ({order}) holds inside each source, not in the output",)
+
+
+def _writer_options(files: Sequence[DataFile], policy: CompactionPolicy) -> WriterOptions:
+    schemas = {file.schema.fingerprint: file.schema for file in files}.values()
+    leaves = [leaf for schema in schemas for leaf in schema.leaves]
+    return WriterOptions(
+        codecs=(policy.compression,) if policy.compression else _kept_codecs(files),
+        store_arrow_schema=any(schema.stores_arrow_schema for schema in schemas),
+        int96_timestamps=any(leaf.startswith("INT96") for leaf in leaves),
+        decimals_as_integers=any(
+            leaf.startswith(("INT32", "INT64")) and "Decimal" in leaf for leaf in leaves
+        ),
+        page_index=any(file.has_page_index for file in files),
+    )
+
+
+def _kept_codecs(files: Sequence[DataFile]) -> tuple[str, ...]:
+    """The codec of each column where all files agree, else the one most bytes are in."""
+    layouts = {(file.schema.leaves, file.codecs) for file in files}
+    if len(layouts) == 1:
+        codecs = files[0].codecs
+        return codecs if len(set(codecs)) > 1 else codecs[:1]
+    weights: Counter[str] = Counter()
+    for file in files:
+        for codec in file.codecs:
+            weights[codec] += file.size_bytes
+    return (min(weights, key=lambda codec: (-weights[codec], codec)),)
+
+
+def _predicted_bytes(group: CompactionGroup) -> int:
+    """Column data is carried over; a footer is paid once per output, not once per input."""
+    files = [file for file in group.files if isinstance(file, DataFile)]
+    if not files:
+        return group.total_size_bytes
+    footer = max(file.size_bytes - file.data_bytes for file in files)
+    return sum(file.data_bytes for file in files) + footer * len(group.output_rows)
