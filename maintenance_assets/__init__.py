@@ -1,0 +1,55 @@
+"""Keeps Parquet datasets healthy: compaction with a journal, on any fsspec store."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from maintenance_assets.api.planning import plan_compaction_groups
+    from maintenance_assets.api.pyarrow_functions import (
+        collect_dataset_stats_pyarrow,
+        compact_parquet_dataset_pyarrow,
+    )
+    from maintenance_assets.model.files import FileInfo
+    from maintenance_assets.model.plans import CompactionGroup
+    from maintenance_assets.model.progress import Progress
+    from maintenance_assets.model.stats import MaintenanceStats
+    from maintenance_assets.operations.compact import compact
+    from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.results import CompactionResult, RecoveryResult
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that importing the package costs nothing.
+_HOMES = {
+    "CompactionGroup": "model.plans",
+    "CompactionResult": "operations.results",
+    "FileInfo": "model.files",
+    "MaintenanceStats": "model.stats",
+    "Progress": "model.progress",
+    "RecoveryResult": "operations.results",
+    "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
+    "compact": "operations.compact",
+    "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "plan_compaction_groups": "api.planning",
+    "recover": "operations.recover",
+}
+
+__all__ = [
+    "CompactionGroup",
+    "CompactionResult",
+    "FileInfo",
+    "MaintenanceStats",
+    "Progress",
+    "RecoveryResult",
+    "collect_dataset_stats_pyarrow",
+    "compact",
+    "compact_parquet_dataset_pyarrow",
+    "plan_compaction_groups",
+    "recover",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,1 @@
+"""The public functions under the names users know, thin over operations."""

@@ -1,0 +1,58 @@
+"""The contract between operations and engines."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from maintenance_assets.model.plans import RewriteGroup
+
+
+class FileAccess(Protocol):
+    """How an engine opens files, whatever store they are on."""
+
+    @property
+    def is_local(self) -> bool: ...
+
+    def open_input(self, path: str) -> AbstractContextManager[Any]: ...
+
+    def open_output(self, path: str) -> AbstractContextManager[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """A group to rewrite, and the path that each of its outputs is written to."""
+
+    index: int
+    group: RewriteGroup
+    staged: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteOutcome:
+    """What became of a task: the written paths in order, or the error in words."""
+
+    index: int
+    written: tuple[str, ...] = ()
+    error: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What an engine may use: memory in decoded bytes for all workers together."""
+
+    memory_bytes: int
+    workers: int
+
+
+class Engine(Protocol):
+    """Rewrites groups; it never lists, chooses names, deletes or commits."""
+
+    name: str
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
+    ) -> Iterator[RewriteOutcome]:
+        """Yield the outcome of each task as it ends, in any order."""
+        ...

@@ -1,0 +1,114 @@
+"""Read Parquet files as batches of bounded size, losing nothing on the way."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.protocol import FileAccess
+from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.files import DataFile
+from maintenance_assets.model.policy import MIB
+
+MAX_BATCH_ROWS = 64 * 1024
+_PREFETCH_LIMIT = 64 * MIB
+_NANOSECONDS = 1_000_000_000
+
+
+def read_file(
+    file: DataFile, schema: pa.Schema, access: FileAccess, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
+    """Batches of one file in the schema of the plan, each about `batch_bytes` decoded."""
+    same = file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
+    rows = 0
+    with access.open_input(file.path) as handle:
+        parquet = open_parquet(handle, file)
+        check = _Int96Check(file, access) if file.schema.has_int96 else None
+        for groups, batch_rows in _portions(parquet.metadata, file, batch_bytes):
+            for batch in parquet.iter_batches(batch_rows, row_groups=groups):
+                rows += batch.num_rows
+                yield batch if same else conform_batch(batch, schema, file.path)
+            if check is not None:
+                check.verify(groups)
+    if rows != file.num_rows:
+        raise RewriteError(f"'{file.path}' has {file.num_rows} rows by its footer, {rows} by count")
+
+
+def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
+    """Open for reading with page checksums verified where there are any."""
+    return pq.ParquetFile(
+        handle,
+        pre_buffer=file.size_bytes <= _PREFETCH_LIMIT,
+        buffer_size=MIB if file.size_bytes > _PREFETCH_LIMIT else 0,
+        page_checksum_verification=True,
+        **options,
+    )
+
+
+def _portions(
+    metadata: Any, file: DataFile, batch_bytes: int
+) -> Iterator[tuple[list[int], int]]:
+    """Runs of row groups to read together, with the batch size that keeps to the budget."""
+    row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
+    batch_rows = max(16, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
+    groups: list[int] = []
+    rows = 0
+    for index in range(metadata.num_row_groups):
+        groups.append(index)
+        rows += metadata.row_group(index).num_rows
+        if rows >= batch_rows:
+            yield groups, batch_rows
+            groups, rows = [], 0
+    if groups:
+        yield groups, batch_rows
+
+
+class _Int96Check:
+    """INT96 reaches further than 64-bit nanoseconds; a value outside would wrap silently."""
+
+    def __init__(self, file: DataFile, access: FileAccess) -> None:
+        self._file = file
+        self._access = access
+
+    def verify(self, groups: list[int]) -> None:
+        """Compare nanoseconds with seconds, which cannot overflow, for these row groups."""
+        with self._access.open_input(self._file.path) as handle:
+            fine = open_parquet(handle, self._file)
+            columns = self._columns(fine.schema)
+            exact = fine.read_row_groups(groups, columns=columns)
+        with self._access.open_input(self._file.path) as handle:
+            coarse = open_parquet(handle, self._file, coerce_int96_timestamp_unit="s")
+            seconds = coarse.read_row_groups(groups, columns=columns)
+        for name in columns:
+            if not _agree(exact.column(name), seconds.column(name)):
+                raise RewriteError(
+                    f"column '{name}' of '{self._file.path}' holds INT96 timestamps outside "
+                    "1677..2262, which PyArrow would change. Its files are left as they are."
+                )
+
+    def _columns(self, schema: Any) -> list[str]:
+        paths = [
+            schema.column(i).path
+            for i in range(len(schema))
+            if schema.column(i).physical_type == "INT96"
+        ]
+        nested = [path for path in paths if "." in path]
+        if nested:
+            raise RewriteError(
+                f"column '{nested[0]}' of '{self._file.path}' is a nested INT96 timestamp, which "
+                "cannot be checked for overflow. Its files are left as they are."
+            )
+        return paths
+
+
+def _agree(exact: Any, seconds: Any) -> bool:
+    fine = _integers(exact)
+    return bool(np.array_equal(np.floor_divide(fine, _NANOSECONDS), _integers(seconds)))
+
+
+def _integers(column: Any) -> Any:
+    return pc.drop_null(column).cast(pa.int64()).to_numpy()

@@ -1,0 +1,109 @@
+"""Write batches into Parquet files with healthy row groups and all the sources' traits."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maintenance_assets.engines.protocol import FileAccess
+from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.plans import WriterOptions
+from maintenance_assets.planning.compaction import ROW_GROUP_ROWS
+from maintenance_assets.planning.file_metadata import with_row_count
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    outputs: Sequence[tuple[str, int]],
+    options: WriterOptions,
+    access: FileAccess,
+    row_group_bytes: int,
+) -> None:
+    """Write a stream into files of exactly the given numbers of rows."""
+    stream = _Cutter(iter(batches), schema)
+    for path, rows in outputs:
+        file_schema = with_row_count(schema, rows)
+        with (
+            access.open_output(path) as sink,
+            pq.ParquetWriter(sink, file_schema, **writer_arguments(file_schema, options)) as writer,
+        ):
+            for table in stream.row_groups(rows, row_group_bytes):
+                writer.write_table(table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS)
+    if stream.has_more():
+        raise RewriteError("the sources hold more rows than their footers say")
+
+
+def writer_arguments(schema: pa.Schema, options: WriterOptions) -> dict[str, Any]:
+    """What pyarrow's writer is told."""
+    arguments: dict[str, Any] = {
+        "compression": options.codecs[0] if options.codecs else "none",
+        "store_schema": options.store_arrow_schema,
+        "use_deprecated_int96_timestamps": options.int96_timestamps,
+        "store_decimal_as_integer": options.decimals_as_integers,
+        "write_page_index": options.page_index,
+    }
+    if len(options.codecs) > 1:
+        paths = _leaf_paths(schema, arguments)
+        arguments["compression"] = dict(zip(paths, options.codecs, strict=True))
+    return arguments
+
+
+def _leaf_paths(schema: pa.Schema, arguments: dict[str, Any]) -> list[str]:
+    """Parquet's own names of the leaf columns, as this writer spells them."""
+    sink = pa.BufferOutputStream()
+    pq.ParquetWriter(sink, schema, **arguments).close()
+    parquet = pq.ParquetFile(pa.BufferReader(sink.getvalue()))
+    return [parquet.schema.column(i).path for i in range(len(parquet.schema))]
+
+
+class _Cutter:
+    """Cuts a stream of batches at row-group limits and at the ends of files."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:
+        self._batches = batches
+        self._schema = schema
+        self._rest: pa.RecordBatch | None = None
+
+    def row_groups(self, rows: int, max_bytes: int) -> Iterator[pa.Table]:
+        """Tables that together have exactly `rows` rows, each a good row group."""
+        while rows > 0:
+            table = self._take(min(rows, ROW_GROUP_ROWS), max_bytes)
+            rows -= table.num_rows
+            yield table
+
+    def has_more(self) -> bool:
+        """Whether any row is left."""
+        return self._next() is not None
+
+    def _take(self, max_rows: int, max_bytes: int) -> pa.Table:
+        taken: list[pa.RecordBatch] = []
+        rows = size = 0
+        while rows < max_rows and size < max_bytes:
+            batch = self._next()
+            if batch is None:
+                break
+            part = batch.slice(0, max_rows - rows)
+            if part.num_rows < batch.num_rows:
+                self._rest = batch.slice(part.num_rows)
+            taken.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+        if not taken:
+            raise RewriteError("the sources hold fewer rows than their footers say")
+        return pa.Table.from_batches(taken, self._schema)
+
+    def _next(self) -> pa.RecordBatch | None:
+        if self._rest is not None:
+            batch, self._rest = self._rest, None
+            return batch
+        for batch in self._batches:
+            if batch.num_rows:
+                return _plain_metadata(batch, self._schema)
+        return None
+
+
+def _plain_metadata(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The same columns under the plan's schema (names and metadata, no cast)."""
+    return pa.RecordBatch.from_arrays(batch.columns, schema=schema)

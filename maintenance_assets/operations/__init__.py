@@ -1,0 +1,1 @@
+"""Whole operations: discover, plan, execute, commit, report."""

@@ -1,0 +1,297 @@
+"""Compaction: many small files become few good ones, and not a row changes."""
+
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from maintenance_assets.engines.protocol import Engine, Resources, RewriteTask
+from maintenance_assets.engines.registry import get_engine
+from maintenance_assets.errors import (
+    IncompleteMaintenanceError,
+    UnreadableFileError,
+    VerificationError,
+)
+from maintenance_assets.model.files import DataFile, Snapshot
+from maintenance_assets.model.plans import CompactionPlan, GroupFailure, RewriteGroup
+from maintenance_assets.model.policy import (
+    DEFAULT_MEMORY_BUDGET_MB,
+    CompactionPolicy,
+    memory_budget_bytes,
+    worker_count,
+)
+from maintenance_assets.model.progress import Progress, ProgressCallback
+from maintenance_assets.model.stats import MaintenanceStats
+from maintenance_assets.operations.naming import output_name, uuid7
+from maintenance_assets.operations.results import CompactionResult
+from maintenance_assets.operations.verify import verify_group
+from maintenance_assets.planning.compaction import codec_label, plan_compaction
+from maintenance_assets.planning.partitions import PartitionFilter, parse_partition_filter
+from maintenance_assets.storage.discovery import discover
+from maintenance_assets.storage.filesystems import Store, open_store
+from maintenance_assets.storage.footers import read_footer
+from maintenance_assets.storage.journal import (
+    GroupEntry,
+    InputEntry,
+    OutputEntry,
+    run_directory,
+)
+from maintenance_assets.storage.lease import Lease
+from maintenance_assets.storage.publish import (
+    Published,
+    leftover_runs,
+    publish,
+    recover_runs,
+)
+
+logger = logging.getLogger(__name__)
+
+OPERATION = "compact"
+MAX_PASSES = 3
+
+
+def compact(
+    path: str | os.PathLike[str],
+    *,
+    engine: str = "pyarrow",
+    target_mb_per_file: float | None = None,
+    target_rows_per_file: int | None = None,
+    partition_filter: Any = None,
+    compression: str | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+    memory_budget_mb: float = DEFAULT_MEMORY_BUDGET_MB,
+    max_workers: int | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> CompactionResult:
+    """Merge small files and split oversized ones, partition by partition.
+
+    Nothing is visible until all is written and verified. Groups that cannot be rewritten
+    faithfully stay as they are, the others are committed, and IncompleteMaintenanceError
+    (which carries the result) says which and why.
+    """
+    started = time.monotonic()
+    run = _Run(
+        policy=CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
+        engine=get_engine(engine),
+        filter=parse_partition_filter(partition_filter),
+        resources=Resources(
+            memory_budget_bytes(memory_budget_mb), worker_count(max_workers, os.cpu_count() or 1)
+        ),
+        store=open_store(path, filesystem, storage_options),
+        on_progress=on_progress,
+    )
+    result = run.preview() if dry_run else run.execute()
+    result = replace(result, seconds=time.monotonic() - started)
+    if result.failures and not dry_run:
+        raise IncompleteMaintenanceError(_failure_message(result), result)
+    return result
+
+
+@dataclass(slots=True)
+class _Run:
+    """One call of compact: its settings, and what has happened so far."""
+
+    policy: CompactionPolicy
+    engine: Engine
+    filter: PartitionFilter | None
+    resources: Resources
+    store: Store
+    on_progress: ProgressCallback | None
+    recovered: tuple[str, ...] = ()
+    failures: list[GroupFailure] = field(default_factory=list)
+    conflicts: list[GroupFailure] = field(default_factory=list)
+    notes: dict[str, None] = field(default_factory=dict)
+    modes: set[str] = field(default_factory=set)
+    passes: int = 0
+    inputs: dict[str, DataFile] = field(default_factory=dict)
+    """Original files that were rewritten; outputs of an earlier pass do not count."""
+    outputs: set[str] = field(default_factory=set)
+    codecs: set[str] = field(default_factory=set)
+
+    def preview(self) -> CompactionResult:
+        """A dry run: the plan and its predictions; nothing is written."""
+        snapshot, plan = self._plan()
+        self.failures += plan.failures
+        self._note(plan.groups)
+        return self._result(snapshot, plan, plan.predicted)
+
+    def execute(self) -> CompactionResult:
+        """Run until planning finds nothing more to do."""
+        if leftover_runs(self.store):
+            with Lease(self.store, uuid7(), "recover"):
+                self.recovered = recover_runs(self.store)
+        before, first = self._plan()
+        self.failures += first.failures
+        after, plan = before, first
+        while not plan.is_empty and self.passes < MAX_PASSES:
+            published = self._pass(plan)
+            self.passes += 1
+            after, plan = self._plan()
+            # A conflict will not go away by trying at once; merged files may now fit together.
+            if not published or self.conflicts:
+                break
+        return self._result(before, first, self._measured(before, after))
+
+    def _plan(self) -> tuple[Snapshot, CompactionPlan]:
+        snapshot = discover(self.store, self.filter, self.on_progress)
+        return snapshot, plan_compaction(snapshot, self.policy)
+
+    def _pass(self, plan: CompactionPlan) -> bool:
+        """Execute and publish one plan; whether anything became visible."""
+        run_id = uuid7()
+        with Lease(self.store, run_id, OPERATION) as lease:
+            self.recovered += recover_runs(self.store)
+            try:
+                written = self._write(plan, run_id)
+                published = publish(
+                    self.store, lease, run_id, OPERATION, list(written), plan.metadata_files
+                )
+            except BaseException:
+                self._clean_up_after_error()
+                raise
+        self._account(published, written)
+        return bool(published.groups)
+
+    def _write(
+        self, plan: CompactionPlan, run_id: str
+    ) -> dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]]:
+        tasks = [self._task(index, group, run_id) for index, group in enumerate(plan.groups)]
+        total = sum(group.total_bytes for group in plan.groups)
+        done_bytes = 0
+        written: dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]] = {}
+        outcomes = self.engine.rewrite(tasks, self.store, self.resources)
+        for done, outcome in enumerate(outcomes, start=1):
+            group = plan.groups[outcome.index]
+            error = outcome.error
+            if error is None:
+                error = self._accept(group, outcome.written, written)
+            if error is not None:
+                self.failures.append(GroupFailure(tuple(group.file_paths()), error))
+            self.notes.update(dict.fromkeys(outcome.notes))
+            done_bytes += group.total_bytes
+            self._report(Progress("execute", done, len(tasks), done_bytes, total))
+        return written
+
+    def _task(self, index: int, group: RewriteGroup, run_id: str) -> RewriteTask:
+        staged = tuple(
+            self.store.path(f"{run_directory(run_id)}/{output_name(OPERATION)}.staged")
+            for _ in group.output_rows
+        )
+        return RewriteTask(index, group, staged)
+
+    def _accept(
+        self,
+        group: RewriteGroup,
+        paths: Sequence[str],
+        written: dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]],
+    ) -> str | None:
+        """Verify what an engine wrote and note it for publishing, or say what is wrong."""
+        try:
+            files = tuple(self._read_written(path) for path in paths)
+            verify_group(group, files)
+        except (VerificationError, UnreadableFileError, FileNotFoundError) as error:
+            return f"{type(error).__name__}: {error}"
+        written[_entry(self.store, group, paths)] = (group, files)
+        return None
+
+    def _read_written(self, path: str) -> DataFile:
+        listed = self.store.stat(path)
+        if listed is None:
+            raise FileNotFoundError(f"the engine did not write '{path}'")
+        return read_footer(self.store, listed)
+
+    def _account(
+        self,
+        published: Published,
+        written: Mapping[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]],
+    ) -> None:
+        for entry in published.groups:
+            group, files = written[entry]
+            self.inputs.update(
+                (file.path, file) for file in group.files if file.path not in self.outputs
+            )
+            self.outputs |= {self.store.path(output.final) for output in entry.outputs}
+            self.codecs |= {codec for file in files for codec in file.codecs}
+            self._note([group])
+        self.conflicts += [
+            GroupFailure(tuple(self.store.path(i.path) for i in entry.inputs), why)
+            for entry, why in published.conflicts
+        ]
+        for conflict in self.conflicts:
+            logger.warning("group left as it was: %s", conflict.reason)
+        self.modes.add(published.mode)
+        self._report(Progress("publish", len(published.groups), len(written)))
+
+    def _clean_up_after_error(self) -> None:
+        """The error matters more than what it left: the next run recovers that anyway."""
+        try:
+            recover_runs(self.store)
+        except Exception as error:
+            logger.warning("left for the next run to recover: %s", error)
+
+    def _measured(self, before: Snapshot, after: Snapshot) -> MaintenanceStats:
+        codecs = self.codecs or {codec for file in before.files for codec in file.codecs}
+        return MaintenanceStats(
+            before_file_count=len(before.files),
+            after_file_count=len(after.files),
+            before_total_bytes=before.total_bytes,
+            after_total_bytes=after.total_bytes,
+            compacted_file_count=len(self.inputs),
+            rewritten_bytes=sum(file.size_bytes for file in self.inputs.values()),
+            compression_codec=codec_label(codecs),
+            dry_run=False,
+        )
+
+    def _result(
+        self, before: Snapshot, plan: CompactionPlan, stats: MaintenanceStats
+    ) -> CompactionResult:
+        return CompactionResult(
+            stats=stats,
+            plan=plan,
+            engine=self.engine.name,
+            rows=before.total_rows,
+            seconds=0.0,
+            publish="ordered"
+            if "ordered" in self.modes
+            else "exchange"
+            if "exchange" in self.modes
+            else "none",
+            passes=self.passes,
+            conflicts=tuple(self.conflicts),
+            failures=tuple(self.failures),
+            notes=tuple(self.notes),
+            recovered=self.recovered,
+        )
+
+    def _note(self, groups: Sequence[RewriteGroup]) -> None:
+        self.notes.update(dict.fromkeys(note for group in groups for note in group.notes))
+
+    def _report(self, progress: Progress) -> None:
+        if self.on_progress is not None:
+            self.on_progress(progress)
+
+
+def _entry(store: Store, group: RewriteGroup, paths: Sequence[str]) -> GroupEntry:
+    directory = store.relative(group.directory)
+    prefix = f"{directory}/" if directory else ""
+    return GroupEntry(
+        directory=directory,
+        inputs=tuple(InputEntry(store.relative(f.path), f.version) for f in group.files),
+        outputs=tuple(
+            OutputEntry(store.relative(path), prefix + output_name(OPERATION)) for path in paths
+        ),
+    )
+
+
+def _failure_message(result: CompactionResult) -> str:
+    failed = result.failures
+    done = result.stats.compacted_file_count
+    return (
+        f"{len(failed)} group(s) were left as they were: {failed[0].reason}"
+        + (f" (and {len(failed) - 1} more, see .result.failures)" if len(failed) > 1 else "")
+        + f". The other groups are committed: {done} file(s) compacted."
+    )

@@ -1,0 +1,27 @@
+"""Recovery: resolve what a killed run left behind."""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from maintenance_assets.operations.naming import uuid7
+from maintenance_assets.operations.results import RecoveryResult
+from maintenance_assets.storage.filesystems import open_store
+from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
+from maintenance_assets.storage.publish import recover_runs
+
+
+def recover(
+    path: str | os.PathLike[str],
+    *,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> RecoveryResult:
+    """Undo or complete interrupted runs, so that exactly the old or the new files remain."""
+    store = open_store(path, filesystem, storage_options)
+    if not store.exists(store.root):
+        raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+    if not store.children(store.path(WORK_DIRECTORY)):
+        return RecoveryResult(())
+    with Lease(store, uuid7(), "recover"):
+        return RecoveryResult(recover_runs(store))

@@ -1,0 +1,45 @@
+"""What an operation tells its caller."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from maintenance_assets.model.files import UntouchedFile
+from maintenance_assets.model.plans import CompactionPlan, GroupFailure
+from maintenance_assets.model.stats import MaintenanceStats
+from maintenance_assets.storage.publish import PublishMode
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """The canonical stats and everything beside them."""
+
+    stats: MaintenanceStats
+    plan: CompactionPlan
+    engine: str
+    rows: int
+    seconds: float
+    publish: PublishMode = "none"
+    """How it became visible: `exchange` (at once), `ordered` (file by file) or `none`."""
+    passes: int = 0
+    conflicts: tuple[GroupFailure, ...] = ()
+    """Groups dropped because another writer changed their files meanwhile."""
+    failures: tuple[GroupFailure, ...] = ()
+    notes: tuple[str, ...] = ()
+    recovered: tuple[str, ...] = ()
+    mode: str = "encode"
+
+    @property
+    def untouched(self) -> tuple[UntouchedFile, ...]:
+        """Files left alone, each with its reason."""
+        return self.plan.untouched
+
+    def to_dict(self) -> dict[str, Any]:
+        """The canonical stats."""
+        return self.stats.to_dict()
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryResult:
+    """What recovery did, in words; empty when there was nothing to do."""
+
+    actions: tuple[str, ...]

@@ -1,0 +1,157 @@
+"""Find the data files of a dataset: listing, what to ignore, what to refuse."""
+
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from maintenance_assets.errors import UnsupportedDatasetError
+from maintenance_assets.model.files import Snapshot
+from maintenance_assets.model.progress import ProgressCallback
+from maintenance_assets.planning.partitions import (
+    PartitionFilter,
+    check_filter_keys,
+)
+from maintenance_assets.storage.filesystems import Listed, Store
+from maintenance_assets.storage.footers import read_footers
+
+DATA_SUFFIX = ".parquet"
+# Outputs end in .parquet, so only files that `*.parquet` readers see may be merged into them.
+_FORMAT_MARKS = {
+    "_delta_log": "a Delta table",
+    ".hoodie": "a Hudi table",
+    "_spark_metadata": "the sink of a Spark stream, which lists its files itself",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What lies below a root: data files, and summary files that can go stale."""
+
+    data: tuple[Listed, ...]
+    metadata_files: tuple[str, ...]
+
+
+def discover(
+    store: Store,
+    partition_filter: PartitionFilter | None = None,
+    on_progress: ProgressCallback | None = None,
+) -> Snapshot:
+    """List a dataset and read all footers in scope, in parallel."""
+    listing = list_dataset(store)
+    chosen = select(store, listing.data, partition_filter)
+    files = read_footers(store, chosen, on_progress)
+    return Snapshot(store.root, files, listing.metadata_files)
+
+
+def list_dataset(store: Store) -> Listing:
+    """List the data files below the root; refuse what is not a plain directory."""
+    if store.is_local:
+        _require_directory(store, os.path.exists(store.root), os.path.isdir(store.root))
+    _refuse_formats_above(store)
+    entries = list(_walk_local(store, store.root)) if store.is_local else store.find(store.root)
+    if not entries and not store.is_local:
+        _require_directory(store, bool(store.fs.exists(store.root)), True)
+    _require_directory(store, True, not any(entry.path == store.root for entry in entries))
+    return _sort_out(store, entries)
+
+
+def select(
+    store: Store, data: Iterable[Listed], partition_filter: PartitionFilter | None
+) -> tuple[Listed, ...]:
+    """The files in the partitions a filter names; an error when there are none."""
+    chosen = tuple(data)
+    matching = ""
+    if partition_filter is not None and chosen:
+        directories = {_directory(store, entry.path) for entry in chosen}
+        check_filter_keys(partition_filter, directories)
+        kept = {directory for directory in directories if partition_filter.matches(directory)}
+        chosen = tuple(entry for entry in chosen if _directory(store, entry.path) in kept)
+    if partition_filter is not None:
+        matching = f" matching filter {partition_filter}"
+    if not chosen:
+        raise FileNotFoundError(f"No parquet files found under '{store.shown}'{matching}")
+    return chosen
+
+
+def _directory(store: Store, path: str) -> str:
+    return store.relative(posixpath.dirname(path))
+
+
+def _require_directory(store: Store, exists: bool, is_directory: bool) -> None:
+    if not exists:
+        raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+    if not is_directory:
+        raise UnsupportedDatasetError(
+            f"Dataset path '{store.shown}' is a file. Give the directory that holds it."
+        )
+
+
+def _walk_local(store: Store, folder: str) -> Iterator[Listed]:
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            _refuse_format(store, entry.name, entry.path)
+            hidden = entry.name.startswith(("_", "."))
+            if entry.is_symlink() and not hidden:
+                raise UnsupportedDatasetError(
+                    f"'{entry.path}' is a symbolic link. Links inside a dataset are not followed: "
+                    "move the data in, or maintain the link's target as a dataset of its own."
+                )
+            if entry.is_dir(follow_symlinks=False):
+                if not hidden:
+                    yield from _walk_local(store, entry.path)
+            else:
+                status = entry.stat(follow_symlinks=False)
+                version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+                yield Listed(entry.path, status.st_size, version)
+
+
+def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:
+    data, metadata_files = [], []
+    for entry in entries:
+        segments = store.relative(entry.path).split("/")
+        for segment in segments[:-1]:
+            _refuse_format(store, segment, entry.path)
+        _refuse_iceberg(store, segments, entry.path)
+        hidden = [segment for segment in segments if segment.startswith(("_", "."))]
+        if segments[-1] == "_metadata" and len(hidden) == 1:
+            metadata_files.append(entry.path)
+        if not hidden and segments[-1].endswith(DATA_SUFFIX):
+            data.append(entry)
+    return Listing(tuple(sorted(data, key=lambda entry: entry.path)), tuple(metadata_files))
+
+
+def _refuse_format(store: Store, name: str, path: str) -> None:
+    if name in _FORMAT_MARKS:
+        raise UnsupportedDatasetError(
+            f"'{store.shown}' holds {_FORMAT_MARKS[name]} ('{name}' at '{path}'). Rewriting its "
+            "files would break it: maintain it with its own tools."
+        )
+
+
+def _refuse_iceberg(store: Store, segments: list[str], path: str) -> None:
+    if segments[-2:-1] == ["metadata"] and (
+        segments[-1].endswith(".metadata.json") or segments[-1] == "version-hint.text"
+    ):
+        raise UnsupportedDatasetError(
+            f"'{store.shown}' holds an Iceberg table (its metadata is at '{path}'). Rewriting its "
+            "files would break it: maintain it with its own tools."
+        )
+
+
+def _refuse_formats_above(store: Store) -> None:
+    """A partition directory inside a Delta or Hudi table is part of that table."""
+    folder = posixpath.dirname(store.root)
+    while folder not in ("", "/"):
+        for name in _FORMAT_MARKS:
+            mark = f"{folder}/{name}"
+            if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
+                _refuse_format(store, name, mark)
+        folder = posixpath.dirname(folder)
+
+
+def _is_directory(store: Store, path: str) -> bool:
+    try:
+        return bool(store.fs.isdir(path))
+    except (PermissionError, OSError, ValueError):
+        return False  # a parent that may not be listed cannot be checked

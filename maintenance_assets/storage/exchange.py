@@ -1,0 +1,242 @@
+"""Swap a local directory for its successor in one step, without losing what arrives meanwhile.
+
+The successor holds hard links to every file that stays, and the new files. `renameat2` with
+RENAME_EXCHANGE swaps the two directories: a reader that lists sees all old or all new files.
+"""
+
+import contextlib
+import ctypes
+import errno
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from maintenance_assets.storage.filesystems import Store
+from maintenance_assets.storage.journal import GroupEntry, Journal, run_directory
+from maintenance_assets.storage.lease import LEASES, WORK_DIRECTORY
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_STALE_SUMMARY = "_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Swap:
+    """A live directory, the one that takes its place, and the names that change in it."""
+
+    live: str
+    other: str
+    manifest: str
+    removed: frozenset[str]
+    added: Mapping[str, str]
+    """Final name to staged path."""
+
+    @property
+    def own_names(self) -> frozenset[str]:
+        """Names that are ours to add or remove, and so never late arrivals."""
+        sidecars = {f".{name}.crc" for name in self.removed}
+        return self.removed | sidecars | self.added.keys() | {_STALE_SUMMARY, WORK_DIRECTORY}
+
+
+def plan_swap(store: Store, journal: Journal, directory: str) -> Swap:
+    """The swap of one directory of a journal; the same again after a crash."""
+    groups = journal.in_directory(directory)
+    mark = hashlib.sha256(directory.encode()).hexdigest()[:16]
+    run = store.path(run_directory(journal.run_id))
+    # The root cannot be swapped with something inside itself: its successor is a sibling.
+    parent, _, name = store.root.rpartition("/")
+    sibling = f"{parent}/.{name}.maintenance-{journal.run_id}"
+    return Swap(
+        live=store.path(directory),
+        other=f"{run}/swap-{mark}" if directory else sibling,
+        manifest=f"{run}/swap-{mark}.json",
+        removed=frozenset(_name(entry.path) for group in groups for entry in group.inputs),
+        added={_name(o.final): store.path(o.staged) for group in groups for o in group.outputs},
+    )
+
+
+def can_swap(swap: Swap) -> bool:
+    """Whether this directory can be exchanged as a whole."""
+    if not sys.platform.startswith("linux") or os.path.ismount(swap.live):
+        return False
+    if not os.access(os.path.dirname(swap.live), os.W_OK):
+        return False
+    # Directories cannot be hard-linked; moving them would hide their rows for a moment.
+    with os.scandir(swap.live) as entries:
+        folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
+    return folders <= {WORK_DIRECTORY}
+
+
+def build(store: Store, swap: Swap, run_id: str) -> bool:
+    """Make the successor; False (and nothing left) where the file system cannot link."""
+    try:
+        os.mkdir(swap.other)
+        _copy_attributes(swap.live, swap.other)
+        linked = _link_unchanged(swap)
+        for name, staged in swap.added.items():
+            os.link(staged, f"{swap.other}/{name}")
+        linked = _link_unchanged(swap, linked)
+        store.write_durably(swap.manifest, json.dumps(linked).encode())
+        if os.path.isdir(f"{swap.live}/{WORK_DIRECTORY}"):
+            _link_work_directory(swap, run_id)
+        store.sync_directory(swap.other)
+    except OSError as error:
+        if error.errno not in (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.ENOTSUP):
+            raise
+        discard(store, swap)
+        return False
+    return True
+
+
+def is_exchanged(swap: Swap) -> bool:
+    """Whether the successor is live (and `other` is therefore the retired directory)."""
+    return os.path.isdir(swap.other) and all(
+        os.path.lexists(f"{swap.live}/{name}") for name in swap.added
+    )
+
+
+def exchange(store: Store, swap: Swap) -> bool:
+    """Swap the two directories atomically; False where the file system cannot."""
+    if not exchange_paths(swap.live, swap.other):
+        return False
+    _carry_leases(swap)
+    store.sync_directory(os.path.dirname(swap.live))
+    store.sync_directory(os.path.dirname(swap.other))
+    return True
+
+
+def exchange_paths(left: str, right: str) -> bool:
+    """renameat2(RENAME_EXCHANGE); False where kernel or file system lack it."""
+    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if call is None:
+        return False
+    if call(_AT_FDCWD, os.fsencode(left), _AT_FDCWD, os.fsencode(right), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in (errno.EINVAL, errno.ENOSYS, errno.EBUSY, errno.EXDEV, errno.EPERM):
+        return False
+    raise OSError(number, os.strerror(number), left)
+
+
+def changed_inputs(store: Store, swap: Swap, groups: tuple[GroupEntry, ...]) -> list[str]:
+    """Inputs in the retired directory that are not what was read: nobody can reach them now."""
+    changed = []
+    for entry in (entry for group in groups for entry in group.inputs):
+        listed = store.stat(f"{swap.other}/{_name(entry.path)}")
+        if listed is None or listed.version != entry.version:
+            changed.append(entry.path)
+    return changed
+
+
+def reconcile(swap: Swap, *, deletions: bool) -> None:
+    """Bring what writers did to the retired directory since it was linked into the live one.
+
+    `deletions` must be False once anything of the retired directory may have been purged: a
+    missing name would then be our own doing and not a writer's.
+    """
+    if not os.path.isdir(swap.other):
+        return
+    linked = _read_manifest(swap)
+    for entry in list(os.scandir(swap.other)):
+        if entry.name in swap.own_names or entry.inode() == linked.get(entry.name):
+            continue
+        _carry(entry.path, f"{swap.live}/{entry.name}", linked.get(entry.name))
+    for name, inode in linked.items() if deletions else ():
+        target = f"{swap.live}/{name}"
+        if not os.path.lexists(f"{swap.other}/{name}") and _inode(target) == inode:
+            os.unlink(target)
+
+
+def undo(store: Store, swap: Swap) -> None:
+    """Make the old directory live again and drop the successor."""
+    if is_exchanged(swap):
+        exchange(store, swap)
+    if os.path.exists(swap.manifest):
+        # Without a manifest the successor was never live and holds only links of ours.
+        reconcile(swap, deletions=True)
+        store.delete(swap.manifest)
+    discard(store, swap)
+
+
+def retire(store: Store, swap: Swap) -> None:
+    """Drop the old directory after everything late has been carried over."""
+    reconcile(swap, deletions=False)
+    discard(store, swap)
+
+
+def discard(store: Store, swap: Swap) -> None:
+    """Delete whichever of the two directories is not live."""
+    store.delete_tree(swap.other)
+
+
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _inode(path: str) -> int | None:
+    try:
+        return os.lstat(path).st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _copy_attributes(source: str, target: str) -> None:
+    status = os.stat(source)
+    with contextlib.suppress(PermissionError):
+        os.chown(target, status.st_uid, status.st_gid)
+    shutil.copystat(source, target)
+
+
+def _link_unchanged(swap: Swap, linked: Mapping[str, int] | None = None) -> dict[str, int]:
+    result = dict(linked or {})
+    for entry in _files(swap.live):
+        if entry.name in swap.own_names or entry.name in result:
+            continue
+        # The inode of the link, not of the listing: the file may just have been replaced.
+        with contextlib.suppress(FileNotFoundError):
+            os.link(entry.path, f"{swap.other}/{entry.name}", follow_symlinks=False)
+            result[entry.name] = os.lstat(f"{swap.other}/{entry.name}").st_ino
+    return result
+
+
+def _files(folder: str) -> Iterator["os.DirEntry[str]"]:
+    with os.scandir(folder) as entries:
+        yield from (entry for entry in entries if not entry.is_dir(follow_symlinks=False))
+
+
+def _link_work_directory(swap: Swap, run_id: str) -> None:
+    """The journal and the lease must be found in the root on either side of the swap."""
+    for folder in (LEASES, run_directory(run_id)):
+        os.makedirs(f"{swap.other}/{folder}")
+        for entry in _files(f"{swap.live}/{folder}"):
+            if entry.name.endswith(".json"):
+                os.link(entry.path, f"{swap.other}/{folder}/{entry.name}")
+
+
+def _carry_leases(swap: Swap) -> None:
+    """Whoever took a lease in the root that just stepped aside still holds it."""
+    if not os.path.isdir(f"{swap.other}/{LEASES}"):
+        return
+    os.makedirs(f"{swap.live}/{LEASES}", exist_ok=True)
+    for entry in _files(f"{swap.other}/{LEASES}"):
+        with contextlib.suppress(FileExistsError, FileNotFoundError):
+            os.link(entry.path, f"{swap.live}/{LEASES}/{entry.name}")
+
+
+def _read_manifest(swap: Swap) -> dict[str, int]:
+    with open(swap.manifest, encoding="utf-8") as file:
+        manifest: dict[str, int] = json.load(file)
+    return manifest
+
+
+def _carry(source: str, target: str, linked_inode: int | None) -> None:
+    """Move a late arrival, unless a still later one is at its place already."""
+    if os.path.isdir(source) and os.path.isdir(target):
+        for entry in list(os.scandir(source)):
+            _carry(entry.path, f"{target}/{entry.name}", None)
+    elif _inode(target) in (None, linked_inode):
+        os.rename(source, target)

@@ -1,0 +1,274 @@
+"""One small face over fsspec: canonical paths, durable writes and version tokens."""
+
+import contextlib
+import os
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.fs
+from fsspec.implementations.local import LocalFileSystem
+
+_VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "md5")
+_TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One entry of a listing."""
+
+    path: str
+    size_bytes: int
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """A dataset's file system and root directory. Paths are the file system's own, canonical."""
+
+    fs: Any
+    root: str
+    shown: str
+    """The root as the user wrote it, for messages."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether paths are ordinary local paths."""
+        return isinstance(self.fs, LocalFileSystem)
+
+    def path(self, relative: str) -> str:
+        """The full path of something below the root."""
+        return f"{self.root}/{relative}" if relative else self.root
+
+    def relative(self, path: str) -> str:
+        """A full path as seen from the root."""
+        return path[len(self.root) :].lstrip("/")
+
+    def exists(self, path: str) -> bool:
+        """Whether something is at this path now, whatever a cache remembers."""
+        if self.is_local:
+            return os.path.lexists(path)
+        self.forget(path)
+        return bool(self.fs.exists(path))
+
+    def stat(self, path: str) -> Listed | None:
+        """Size and version of a file now, or None when it is gone."""
+        try:
+            if self.is_local:
+                return _listed_local(path, os.stat(path))
+            self.forget(path)
+            return _listed(self.fs.info(path))
+        except FileNotFoundError:
+            return None
+
+    def forget(self, path: str) -> None:
+        """Drop cached listings that could hide a change at this path."""
+        self.fs.invalidate_cache(posixpath.dirname(path))
+        self.fs.invalidate_cache(path)
+
+    def tail(self, path: str, length: int, size: int) -> bytes:
+        """The last bytes of a file in one ranged read."""
+        if self.is_local:
+            with open(path, "rb") as file:
+                file.seek(max(0, size - length))
+                return file.read()
+        return bytes(self.fs.cat_file(path, start=max(0, size - length), end=size))
+
+    @contextlib.contextmanager
+    def open_input(self, path: str) -> Iterator[Any]:
+        """A random-access file for PyArrow."""
+        if self.is_local:
+            with pa.OSFile(path, "rb") as native:
+                yield native
+        else:
+            with self.fs.open(path, "rb") as handle:
+                yield handle
+
+    @contextlib.contextmanager
+    def open_output(self, path: str) -> Iterator[Any]:
+        """A file to write; on leaving without an error its bytes are durable."""
+        self.make_directory(posixpath.dirname(path))
+        if self.is_local:
+            with open(path, "wb") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+        else:
+            with self.fs.open(path, "wb") as handle:
+                yield handle
+            self.forget(path)
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory where the file system has such a thing."""
+        if self.is_local:
+            os.makedirs(path, exist_ok=True)
+
+    def write_durably(self, path: str, content: bytes) -> None:
+        """Replace a small file at once: a reader sees the old or the new bytes, never half."""
+        if not self.is_local:
+            self.fs.pipe_file(path, content)
+            self.forget(path)
+            return
+        self.make_directory(posixpath.dirname(path))
+        staged = f"{path}.tmp-{os.getpid()}"
+        with open(staged, "wb") as handle:
+            handle.write(content)
+            handle.flush()
+            os.fsync(handle.fileno())
+        os.replace(staged, path)
+        self.sync_directory(posixpath.dirname(path))
+
+    def sync_directory(self, path: str) -> None:
+        """Make renames and links inside a directory survive a power cut."""
+        if not self.is_local or os.name != "posix":
+            return
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole of a small file."""
+        if self.is_local:
+            return Path(path).read_bytes()
+        return bytes(self.fs.cat_file(path))
+
+    def move(self, source: str, target: str) -> None:
+        """Give a finished file its final name; doing it twice does no harm."""
+        if self.is_local:
+            os.replace(source, target)
+            return
+        # The source goes only after the copy is complete: no moment without the bytes.
+        self.fs.cp_file(source, target)
+        self.forget(target)
+        self.delete(source)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; one that is gone already is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            if self.is_local:
+                os.unlink(path)
+            else:
+                self.fs.rm_file(path)
+        if not self.is_local:
+            self.forget(path)
+
+    def delete_tree(self, path: str) -> None:
+        """Delete a directory of our own and all that is in it."""
+        if self.is_local:
+            _delete_local_tree(path)
+            return
+        self.forget(path)
+        for listed in self.find(path):
+            self.delete(listed.path)
+        # File systems with real directories (memory, hdfs, sftp) keep empty ones.
+        with contextlib.suppress(FileNotFoundError, NotImplementedError, OSError):
+            self.fs.rm(path, recursive=True)
+        self.forget(path)
+
+    def remove_if_empty(self, path: str) -> None:
+        """Remove a directory unless something is in it."""
+        with contextlib.suppress(OSError, NotImplementedError):
+            if self.is_local:
+                os.rmdir(path)
+            elif self.fs.isdir(path) and not self.find(path):
+                self.fs.rmdir(path)
+
+    def children(self, path: str) -> set[str]:
+        """Names directly in a directory, empty directories included."""
+        try:
+            if self.is_local:
+                return set(os.listdir(path))
+            self.forget(path)
+            listed = self.fs.ls(path, detail=False)
+        except FileNotFoundError:
+            return set()
+        names = {str(name).rstrip("/").rpartition("/")[2] for name in listed}
+        return names - {path.rpartition("/")[2]} - {""}
+
+    def find(self, path: str) -> list[Listed]:
+        """All files below a path, with no rule about names."""
+        if self.is_local:
+            return [
+                _listed_local(os.path.join(folder, name), os.lstat(os.path.join(folder, name)))
+                for folder, _, names in os.walk(path)
+                for name in names
+            ]
+        self.forget(path)
+        try:
+            found = self.fs.find(path, detail=True, refresh=True)
+        except TypeError:  # not every file system takes `refresh`
+            found = self.fs.find(path, detail=True)
+        except FileNotFoundError:
+            return []
+        return [_listed(info) for info in found.values() if info.get("type") != "directory"]
+
+
+def open_store(
+    path: object, filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
+) -> Store:
+    """Resolve anything fsspec opens (or a pathlib path) to a Store with a canonical root."""
+    if not isinstance(path, str | os.PathLike) or not str(path):
+        raise ValueError(f"path must be a non-empty str or path, got {path!r}")
+    shown = os.fspath(path)
+    if not isinstance(shown, str):
+        raise ValueError(f"path must be text, got {path!r}")
+    if filesystem is not None and storage_options:
+        raise ValueError("give filesystem or storage_options, not both")
+    if filesystem is None:
+        filesystem, stripped = fsspec.core.url_to_fs(shown, **(storage_options or {}))
+    else:
+        filesystem = _as_fsspec(filesystem)
+        stripped = filesystem._strip_protocol(shown)
+    if isinstance(filesystem, LocalFileSystem):
+        return Store(filesystem, os.path.realpath(stripped), shown)
+    return Store(filesystem, _canonical(stripped), shown)
+
+
+def _as_fsspec(filesystem: Any) -> Any:
+    if isinstance(filesystem, fsspec.AbstractFileSystem):
+        return filesystem
+    if isinstance(filesystem, pa.fs.FileSystem):
+        from fsspec.implementations.arrow import ArrowFSWrapper
+
+        if isinstance(filesystem, pa.fs.LocalFileSystem):
+            return LocalFileSystem()
+        return ArrowFSWrapper(filesystem)
+    raise ValueError(
+        f"filesystem must be an fsspec or pyarrow file system, got {type(filesystem).__name__}"
+    )
+
+
+def _canonical(path: str) -> str:
+    lead = "/" if path.startswith("/") else ""
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if ".." in parts:
+        raise ValueError(f"path must not contain '..': '{path}'")
+    return lead + "/".join(parts)
+
+
+def _listed_local(path: str, status: os.stat_result) -> Listed:
+    return Listed(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}")
+
+
+def _listed(info: Mapping[str, Any]) -> Listed:
+    marks = [info[key] for key in _VERSION_KEYS if info.get(key) is not None]
+    marks = marks or [info[key] for key in _TIME_KEYS if info.get(key) is not None][:1]
+    size = int(info.get("size") or 0)
+    return Listed(str(info["name"]), size, f"{size}-" + "-".join(str(mark) for mark in marks))
+
+
+def _delete_local_tree(path: str) -> None:
+    for folder, folders, names in os.walk(path, topdown=False):
+        for name in names:
+            os.unlink(os.path.join(folder, name))
+        for name in folders:
+            child = os.path.join(folder, name)
+            os.unlink(child) if os.path.islink(child) else os.rmdir(child)
+    with contextlib.suppress(FileNotFoundError):
+        os.rmdir(path)

@@ -1,0 +1,186 @@
+"""Read Parquet footers: one ranged read each, many in parallel."""
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maintenance_assets.errors import UnreadableFileError
+from maintenance_assets.model.files import DataFile, FileSchema
+from maintenance_assets.model.progress import Progress, ProgressCallback
+from maintenance_assets.storage.filesystems import Listed, Store
+
+_TAIL_BYTES = 64 * 1024
+_LOCAL_READERS = 4
+_REMOTE_READERS = 32
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
+_CODEC_NAMES = {"uncompressed": "none"}
+
+
+class _Unreadable(Exception):
+    """A file that is not readable Parquet, with the reason in words."""
+
+
+def read_footers(
+    store: Store, listed: Sequence[Listed], on_progress: ProgressCallback | None = None
+) -> tuple[DataFile, ...]:
+    """Read all footers; every unreadable file is named in one error."""
+    schemas: dict[str, FileSchema] = {}
+    files: list[DataFile] = []
+    problems: list[tuple[str, str]] = []
+    with ThreadPoolExecutor(_LOCAL_READERS if store.is_local else _REMOTE_READERS) as pool:
+        # Bounded look-ahead, so that a million listed files are not a million queued futures.
+        for chunk in _chunks(listed, 1024):
+            for outcome in pool.map(lambda entry: _try_footer(store, entry), chunk):
+                match outcome:
+                    case DataFile():
+                        files.append(_shared_schema(outcome, schemas))
+                    case (path, reason):
+                        problems.append((path, reason))
+                    case None:
+                        pass  # deleted since the listing: no longer part of the dataset
+            if on_progress is not None:
+                on_progress(Progress("discover", len(files), len(listed)))
+    if problems:
+        raise UnreadableFileError(problems)
+    return tuple(files)
+
+
+def read_footer(store: Store, listed: Listed) -> DataFile:
+    """Read one footer; UnreadableFileError when it is not readable Parquet."""
+    match _try_footer(store, listed):
+        case DataFile() as file:
+            return file
+        case (path, reason):
+            raise UnreadableFileError([(path, reason)])
+        case None:
+            raise FileNotFoundError(f"'{listed.path}' does not exist")
+
+
+def _chunks(items: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def _try_footer(store: Store, listed: Listed) -> DataFile | tuple[str, str] | None:
+    try:
+        parquet, footer_bytes = _open_footer(store, listed)
+        return _data_file(listed, parquet, footer_bytes)
+    except FileNotFoundError:
+        return None
+    except _Unreadable as error:
+        return listed.path, str(error)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        return listed.path, str(error).splitlines()[0]
+
+
+def _open_footer(store: Store, listed: Listed) -> tuple[pq.ParquetFile, int]:
+    if listed.size_bytes == 0:
+        raise _Unreadable("the file is empty (0 bytes)")
+    if listed.size_bytes < 12:
+        raise _Unreadable(f"too short to be Parquet ({listed.size_bytes} bytes)")
+    tail = store.tail(listed.path, _TAIL_BYTES, listed.size_bytes)
+    magic = tail[-4:]
+    if magic == b"PARE":
+        raise _Unreadable("the footer is encrypted; encrypted files are not supported")
+    if magic != b"PAR1":
+        raise _Unreadable("the end of the file is not a Parquet footer (truncated or corrupt)")
+    footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
+    if footer_bytes + 4 > listed.size_bytes:
+        raise _Unreadable("the footer is longer than the file (truncated or corrupt)")
+    if footer_bytes > len(tail):
+        tail = store.tail(listed.path, footer_bytes, listed.size_bytes)
+    return pq.ParquetFile(pa.BufferReader(tail)), footer_bytes
+
+
+def _data_file(listed: Listed, parquet: pq.ParquetFile, footer_bytes: int) -> DataFile:
+    metadata = parquet.metadata
+    data_bytes = decoded = 0
+    codecs: list[str] = ["none"] * metadata.num_columns
+    page_index = False
+    data_end = listed.size_bytes - footer_bytes
+    for group_index in range(metadata.num_row_groups):
+        group = metadata.row_group(group_index)
+        for index in range(metadata.num_columns):
+            chunk = group.column(index)
+            if _chunk_end(chunk) > data_end:
+                raise _Unreadable(f"column '{chunk.path_in_schema}' ends beyond the data")
+            data_bytes += chunk.total_compressed_size
+            decoded += decoded_size(metadata.schema.column(index), chunk)
+            codecs[index] = chunk.compression.lower()
+            page_index = page_index or chunk.has_offset_index
+    sorting = metadata.row_group(0).sorting_columns if metadata.num_row_groups else ()
+    return DataFile(
+        path=listed.path,
+        size_bytes=listed.size_bytes,
+        num_rows=metadata.num_rows,
+        version=listed.version,
+        schema=_file_schema(parquet),
+        data_bytes=data_bytes,
+        decoded_bytes=decoded,
+        row_group_count=metadata.num_row_groups,
+        codecs=tuple(_CODEC_NAMES.get(codec, codec) for codec in codecs),
+        has_page_index=page_index,
+        sorting=tuple(_describe_sorting(column, metadata) for column in sorting),
+    )
+
+
+def _chunk_end(chunk: Any) -> int:
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
+        start = min(start, chunk.dictionary_page_offset)
+    return int(start + chunk.total_compressed_size)
+
+
+def decoded_size(column: Any, chunk: Any) -> int:
+    """Bytes of a column chunk once decoded, as well as a footer can tell."""
+    width = _WIDTHS.get(column.physical_type)
+    if width is None and column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+        width = max(1, column.length)
+    if width is not None:
+        return int(chunk.num_values * width)
+    # Variable-length values repeat in a dictionary: the longest known value bounds the guess.
+    longest = 0
+    if chunk.is_stats_set and chunk.statistics.has_min_max:
+        longest = max(len(chunk.statistics.min), len(chunk.statistics.max))
+    return int(max(chunk.total_uncompressed_size, chunk.num_values * longest // 2)) + int(
+        chunk.num_values * 4
+    )
+
+
+def _describe_sorting(column: Any, metadata: Any) -> str:
+    name = metadata.schema.column(column.column_index).path
+    direction = " descending" if column.descending else ""
+    return f"{name}{direction}{' nulls first' if column.nulls_first else ''}"
+
+
+def _file_schema(parquet: pq.ParquetFile) -> FileSchema:
+    arrow = parquet.schema_arrow
+    leaves = tuple(leaf_text(parquet.schema.column(i)) for i in range(len(parquet.schema)))
+    stored = parquet.metadata.metadata or {}
+    digest = hashlib.sha256(arrow.serialize())
+    digest.update(repr((leaves, b"ARROW:schema" in stored)).encode())
+    return FileSchema(arrow, digest.hexdigest(), leaves, b"ARROW:schema" in stored)
+
+
+def leaf_text(column: Any) -> str:
+    """Physical and logical type of a leaf, without marks that differ between writers."""
+    logical = re.sub(
+        r", (is_from_converted_type|force_set_converted_type)=\w+", "", str(column.logical_type)
+    )
+    length = f"({column.length})" if column.physical_type == "FIXED_LEN_BYTE_ARRAY" else ""
+    converted = "INTERVAL" if column.converted_type == "INTERVAL" else ""
+    return f"{column.physical_type}{length} {logical}{converted}"
+
+
+def _shared_schema(file: DataFile, schemas: dict[str, FileSchema]) -> DataFile:
+    shared = schemas.setdefault(file.schema.fingerprint, file.schema)
+    # Frozen values are shared, not copied: thousands of files have a handful of schemas.
+    object.__setattr__(file, "schema", shared)
+    return file
