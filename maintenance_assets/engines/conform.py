@@ -85,7 +85,9 @@ def _conform_list(array: Any, target: Any) -> Any:
     kind = pa.LargeListArray if large else pa.ListArray
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
-        offsets = pa.array(range(0, (len(array) + 1) * size, size) if size else [0] * (len(array) + 1))
+        offsets = pa.array(
+            range(0, (len(array) + 1) * size, size) if size else [0] * (len(array) + 1)
+        )
     else:
         offsets = array.offsets
     offsets = offsets.cast(pa.int64() if large else pa.int32())
@@ -94,7 +96,9 @@ def _conform_list(array: Any, target: Any) -> Any:
 
 def _is_list(type_: Any) -> bool:
     return bool(
-        pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_)
+        pa.types.is_list(type_)
+        or pa.types.is_large_list(type_)
+        or pa.types.is_fixed_size_list(type_)
     )
 
 

@@ -15,6 +15,8 @@ from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.policy import MIB
 
 MAX_BATCH_ROWS = 64 * 1024
+_PROBE_ROWS = 128
+_MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
 _NANOSECONDS = 1_000_000_000
 
@@ -28,7 +30,8 @@ def read_file(
     with access.open_input(file.path) as handle:
         parquet = open_parquet(handle, file)
         check = _Int96Check(file, access) if file.schema.has_int96 else None
-        for groups, batch_rows in _portions(parquet.metadata, file, batch_bytes):
+        batch_rows = _batch_rows(parquet, file, batch_bytes)
+        for groups in _portions(parquet.metadata, batch_rows):
             for batch in parquet.iter_batches(batch_rows, row_groups=groups):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
@@ -49,22 +52,29 @@ def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
     )
 
 
-def _portions(
-    metadata: Any, file: DataFile, batch_bytes: int
-) -> Iterator[tuple[list[int], int]]:
-    """Runs of row groups to read together, with the batch size that keeps to the budget."""
+def _batch_rows(parquet: pq.ParquetFile, file: DataFile, batch_bytes: int) -> int:
+    """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
-    batch_rows = max(16, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
+    # A footer cannot tell how often a long dictionary value repeats; a few rows can.
+    if file.num_rows > _PROBE_ROWS and any("BYTE_ARRAY" in leaf for leaf in file.schema.leaves):
+        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=[0]), None)
+        if probe is not None and probe.num_rows:
+            row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
+    return max(_MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
+
+
+def _portions(metadata: Any, batch_rows: int) -> Iterator[list[int]]:
+    """Runs of row groups to read together: one large one, or many small ones."""
     groups: list[int] = []
     rows = 0
     for index in range(metadata.num_row_groups):
         groups.append(index)
         rows += metadata.row_group(index).num_rows
         if rows >= batch_rows:
-            yield groups, batch_rows
+            yield groups
             groups, rows = [], 0
     if groups:
-        yield groups, batch_rows
+        yield groups
 
 
 class _Int96Check:

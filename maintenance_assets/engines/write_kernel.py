@@ -30,7 +30,9 @@ def write_files(
             pq.ParquetWriter(sink, file_schema, **writer_arguments(file_schema, options)) as writer,
         ):
             for table in stream.row_groups(rows, row_group_bytes):
-                writer.write_table(table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS)
+                writer.write_table(
+                    table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS
+                )
     if stream.has_more():
         raise RewriteError("the sources hold more rows than their footers say")
 

@@ -11,6 +11,7 @@ from maintenance_assets.engines.protocol import Engine, Resources, RewriteTask
 from maintenance_assets.engines.registry import get_engine
 from maintenance_assets.errors import (
     IncompleteMaintenanceError,
+    LeaseLostError,
     UnreadableFileError,
     VerificationError,
 )
@@ -150,6 +151,8 @@ class _Run:
                 published = publish(
                     self.store, lease, run_id, OPERATION, list(written), plan.metadata_files
                 )
+            except LeaseLostError:
+                raise  # another process may be recovering this run by now: touch nothing
             except BaseException:
                 self._clean_up_after_error()
                 raise
@@ -170,11 +173,21 @@ class _Run:
             if error is None:
                 error = self._accept(group, outcome.written, written)
             if error is not None:
-                self.failures.append(GroupFailure(tuple(group.file_paths()), error))
+                self._blame(group, error)
             self.notes.update(dict.fromkeys(outcome.notes))
             done_bytes += group.total_bytes
             self._report(Progress("execute", done, len(tasks), done_bytes, total))
         return written
+
+    def _blame(self, group: RewriteGroup, error: str) -> None:
+        """A group whose files were changed under the engine is a conflict, not a failure."""
+        for file in group.files:
+            listed = self.store.stat(file.path)
+            if listed is None or listed.version != file.version:
+                why = f"'{file.path}' was changed by another writer while it was read"
+                self.conflicts.append(GroupFailure(tuple(group.file_paths()), why))
+                return
+        self.failures.append(GroupFailure(tuple(group.file_paths()), error))
 
     def _task(self, index: int, group: RewriteGroup, run_id: str) -> RewriteTask:
         staged = tuple(
@@ -193,6 +206,8 @@ class _Run:
         try:
             files = tuple(self._read_written(path) for path in paths)
             verify_group(group, files)
+            for path in paths:
+                self.store.copy_permissions(group.files[0].path, path)
         except (VerificationError, UnreadableFileError, FileNotFoundError) as error:
             return f"{type(error).__name__}: {error}"
         written[_entry(self.store, group, paths)] = (group, files)

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import posixpath
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,6 +102,16 @@ class Store:
             with self.fs.open(path, "wb") as handle:
                 yield handle
             self.forget(path)
+
+    def copy_permissions(self, source: str, target: str) -> None:
+        """Give an output the mode and, where allowed, the owner of an input."""
+        if not self.is_local:
+            return
+        with contextlib.suppress(FileNotFoundError):  # publishing will find the conflict
+            status = os.stat(source)
+            with contextlib.suppress(PermissionError):
+                os.chown(target, status.st_uid, status.st_gid)
+            os.chmod(target, stat.S_IMODE(status.st_mode))
 
     def make_directory(self, path: str) -> None:
         """Make a directory where the file system has such a thing."""

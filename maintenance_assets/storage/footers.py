@@ -22,7 +22,7 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96
 _CODEC_NAMES = {"uncompressed": "none"}
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """A file that is not readable Parquet, with the reason in words."""
 
 
@@ -74,7 +74,7 @@ def _try_footer(store: Store, listed: Listed) -> DataFile | tuple[str, str] | No
         return _data_file(listed, parquet, footer_bytes)
     except FileNotFoundError:
         return None
-    except _Unreadable as error:
+    except _UnreadableError as error:
         return listed.path, str(error)
     except (pa.ArrowException, OSError, ValueError) as error:
         return listed.path, str(error).splitlines()[0]
@@ -82,18 +82,18 @@ def _try_footer(store: Store, listed: Listed) -> DataFile | tuple[str, str] | No
 
 def _open_footer(store: Store, listed: Listed) -> tuple[pq.ParquetFile, int]:
     if listed.size_bytes == 0:
-        raise _Unreadable("the file is empty (0 bytes)")
+        raise _UnreadableError("the file is empty (0 bytes)")
     if listed.size_bytes < 12:
-        raise _Unreadable(f"too short to be Parquet ({listed.size_bytes} bytes)")
+        raise _UnreadableError(f"too short to be Parquet ({listed.size_bytes} bytes)")
     tail = store.tail(listed.path, _TAIL_BYTES, listed.size_bytes)
     magic = tail[-4:]
     if magic == b"PARE":
-        raise _Unreadable("the footer is encrypted; encrypted files are not supported")
+        raise _UnreadableError("the footer is encrypted; encrypted files are not supported")
     if magic != b"PAR1":
-        raise _Unreadable("the end of the file is not a Parquet footer (truncated or corrupt)")
+        raise _UnreadableError("the end of the file is not a Parquet footer (truncated or corrupt)")
     footer_bytes = int.from_bytes(tail[-8:-4], "little") + 8
     if footer_bytes + 4 > listed.size_bytes:
-        raise _Unreadable("the footer is longer than the file (truncated or corrupt)")
+        raise _UnreadableError("the footer is longer than the file (truncated or corrupt)")
     if footer_bytes > len(tail):
         tail = store.tail(listed.path, footer_bytes, listed.size_bytes)
     return pq.ParquetFile(pa.BufferReader(tail)), footer_bytes
@@ -110,7 +110,7 @@ def _data_file(listed: Listed, parquet: pq.ParquetFile, footer_bytes: int) -> Da
         for index in range(metadata.num_columns):
             chunk = group.column(index)
             if _chunk_end(chunk) > data_end:
-                raise _Unreadable(f"column '{chunk.path_in_schema}' ends beyond the data")
+                raise _UnreadableError(f"column '{chunk.path_in_schema}' ends beyond the data")
             data_bytes += chunk.total_compressed_size
             decoded += decoded_size(metadata.schema.column(index), chunk)
             codecs[index] = chunk.compression.lower()
@@ -145,12 +145,15 @@ def decoded_size(column: Any, chunk: Any) -> int:
         width = max(1, column.length)
     if width is not None:
         return int(chunk.num_values * width)
-    # Variable-length values repeat in a dictionary: the longest known value bounds the guess.
+    # Variable-length values repeat in a dictionary: the longest known value bounds the guess,
+    # and where no value is known (long ones are left out of statistics) the dictionary itself.
     longest = 0
     if chunk.is_stats_set and chunk.statistics.has_min_max:
-        longest = max(len(chunk.statistics.min), len(chunk.statistics.max))
-    return int(max(chunk.total_uncompressed_size, chunk.num_values * longest // 2)) + int(
-        chunk.num_values * 4
+        longest = max(len(chunk.statistics.min), len(chunk.statistics.max)) // 2
+    elif any("DICTIONARY" in encoding for encoding in chunk.encodings):
+        longest = chunk.total_uncompressed_size
+    return int(
+        max(chunk.total_uncompressed_size, chunk.num_values * longest) + 4 * chunk.num_values
     )
 
 

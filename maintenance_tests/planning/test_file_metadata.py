@@ -239,7 +239,7 @@ def test_categories_strings_and_extension_types_survive(tmp_path: Path) -> None:
             {
                 "c": pd.Categorical(values),
                 "n": pd.array([1, None], dtype="Int64"),
-                "t": pd.to_datetime(["2020-01-01", None]).tz_localize("UTC"),
+                "t": pd.to_datetime(pd.Series(["2020-01-01", None])).dt.tz_localize("UTC"),
             }
         )
         for values in (["x", "y"], ["z", "x"])
