@@ -9,7 +9,6 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?=
 PYTEST_ARGS ?=
-BENCH_ARGS ?= --files 6000 --rows 6000000
 
 .PHONY: help setup demo test lint format bench clean
 
@@ -63,8 +62,8 @@ format: $(STAMP) ## rewrite the sources in the one format, with the safe lint fi
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## the demo at a size worth timing (BENCH_ARGS=... changes it)
-	$(BIN)/python examples/demo.py $(BENCH_ARGS)
+bench: $(STAMP) ## time and memory next to other tools, written to benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks.foundation
 
 clean: ## remove .venv, caches, build output and the demo lake
 	rm -rf $(VENV) demo_lake dist build .dagster_home .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

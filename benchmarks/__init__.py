@@ -1,0 +1,1 @@
+"""Measured figures of the package, each case in a fresh process."""

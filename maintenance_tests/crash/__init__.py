@@ -1,0 +1,1 @@
+"""Kills, concurrent readers and concurrent writers, with real processes."""
