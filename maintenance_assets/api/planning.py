@@ -37,7 +37,7 @@ def _file_info(info: FileInfo | Mapping[str, Any]) -> FileInfo:
         return info
     try:
         return FileInfo(str(info["path"]), int(info["size_bytes"]), int(info["num_rows"]))
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, OverflowError) as error:
         raise ValueError(
             f"a file needs path, size_bytes and num_rows (FileInfo or dict), got {info!r}"
         ) from error

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from numbers import Integral, Real
 
 MIB = 1024 * 1024
@@ -34,7 +35,8 @@ class CompactionPolicy:
         rows = _positive("target_rows_per_file", target_rows_per_file)
         if rows is not None and rows != int(rows):
             raise ValueError(f"target_rows_per_file must be a whole number, got {rows}")
-        target_bytes = None if megabytes is None else max(1, int(megabytes * MIB))
+        # Whole numbers first: the largest floats would become infinite.
+        target_bytes = None if megabytes is None else max(1, int(Fraction(megabytes) * MIB))
         if megabytes is None and rows is None:
             target_bytes = DEFAULT_TARGET_BYTES
         return cls(target_bytes, None if rows is None else int(rows), codec_name(compression))

@@ -26,6 +26,7 @@ from maintenance_assets.model.policy import (
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.operations.naming import output_name, uuid7
+from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.verify import verify_group
 from maintenance_assets.planning.compaction import codec_label, plan_compaction
@@ -42,7 +43,6 @@ from maintenance_assets.storage.journal import (
 from maintenance_assets.storage.lease import Lease
 from maintenance_assets.storage.publish import (
     Published,
-    leftover_runs,
     publish,
     recover_runs,
 )
@@ -122,9 +122,7 @@ class _Run:
 
     def execute(self) -> CompactionResult:
         """Run until planning finds nothing more to do."""
-        if leftover_runs(self.store):
-            with Lease(self.store, uuid7(), "recover"):
-                self.recovered = recover_runs(self.store)
+        self.recovered = recover_store(self.store)
         before, first = self._plan()
         self.failures += first.failures
         after, plan = before, first

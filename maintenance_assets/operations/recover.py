@@ -6,7 +6,7 @@ from typing import Any
 
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import RecoveryResult
-from maintenance_assets.storage.filesystems import open_store
+from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.publish import recover_runs
 
@@ -21,7 +21,12 @@ def recover(
     store = open_store(path, filesystem, storage_options)
     if not store.exists(store.root):
         raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
-    if not store.children(store.path(WORK_DIRECTORY)):
-        return RecoveryResult(())
+    return RecoveryResult(recover_store(store))
+
+
+def recover_store(store: Store) -> tuple[str, ...]:
+    """The same for a store that is open, as every run does first."""
+    if not store.exists(store.path(WORK_DIRECTORY)):
+        return ()
     with Lease(store, uuid7(), "recover"):
-        return RecoveryResult(recover_runs(store))
+        return recover_runs(store)

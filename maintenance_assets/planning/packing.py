@@ -34,11 +34,17 @@ class Load:
         return cls(sum(f.size_bytes for f in files), sum(f.num_rows for f in files))
 
 
-def fill(load: Load, policy: CompactionPolicy, outputs: int = 1) -> float:
-    """How full each of `outputs` files would be; 1.0 is exactly the target."""
+def fill(load: Load, policy: CompactionPolicy) -> float:
+    """How full a single file would be; 1.0 is exactly the target."""
     by_bytes = load.size_bytes / policy.target_bytes if policy.target_bytes else 0.0
     by_rows = load.num_rows / policy.target_rows if policy.target_rows else 0.0
-    return max(by_bytes, by_rows) / outputs
+    return max(by_bytes, by_rows)
+
+
+def smallest_fill(load: Load, policy: CompactionPolicy, outputs: int) -> float:
+    """How full the smallest output would be: few rows do not divide evenly."""
+    share = load.num_rows // outputs / load.num_rows if load.num_rows else 1 / outputs
+    return fill(load, policy) * share
 
 
 def output_count(load: Load, policy: CompactionPolicy) -> int:
@@ -105,5 +111,5 @@ def pack(files: Sequence[F], policy: CompactionPolicy) -> list[tuple[F, ...]]:
 
 def _closes(load: Load, policy: CompactionPolicy) -> bool:
     outputs = output_count(load, policy)
-    filled = fill(load, policy, outputs)
+    filled = smallest_fill(load, policy, outputs)
     return filled >= WELL_FILLED or (outputs >= MAX_OUTPUTS_PER_GROUP and filled >= SMALL)

@@ -2,6 +2,8 @@
 
 The successor holds hard links to every file that stays, and the new files. `renameat2` with
 RENAME_EXCHANGE swaps the two directories: a reader that lists sees all old or all new files.
+The one that is not live lies beside the dataset, since `**` of some readers looks into every
+folder below the root, whatever its name.
 """
 
 import contextlib
@@ -12,7 +14,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from maintenance_assets.storage.filesystems import Store
@@ -36,32 +38,57 @@ class Swap:
     """Final name to staged path."""
 
     @property
+    def new_names(self) -> frozenset[str]:
+        """Names that only we put into the successor, or that never move with it."""
+        return frozenset({*self.added, _STALE_SUMMARY, WORK_DIRECTORY})
+
+    @property
     def own_names(self) -> frozenset[str]:
         """Names that are ours to add or remove, and so never late arrivals."""
-        sidecars = {f".{name}.crc" for name in self.removed}
-        return self.removed | sidecars | self.added.keys() | {_STALE_SUMMARY, WORK_DIRECTORY}
+        return self.new_names | self.removed | {f".{name}.crc" for name in self.removed}
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifest:
+    """The inode of the successor, and of each file that was linked into it."""
+
+    successor: int
+    linked: dict[str, int]
 
 
 def plan_swap(store: Store, journal: Journal, directory: str) -> Swap:
     """The swap of one directory of a journal; the same again after a crash."""
     groups = journal.in_directory(directory)
     mark = hashlib.sha256(directory.encode()).hexdigest()[:16]
-    run = store.path(run_directory(journal.run_id))
-    # The root cannot be swapped with something inside itself: its successor is a sibling.
-    parent, _, name = store.root.rpartition("/")
-    sibling = f"{parent}/.{name}.maintenance-{journal.run_id}"
     return Swap(
         live=store.path(directory),
-        other=f"{run}/swap-{mark}" if directory else sibling,
-        manifest=f"{run}/swap-{mark}.json",
+        other=f"{workplace(store, journal.run_id)}/swap-{mark}",
+        manifest=store.path(f"{run_directory(journal.run_id)}/swap-{mark}.json"),
         removed=frozenset(_name(entry.path) for group in groups for entry in group.inputs),
         added={_name(o.final): store.path(o.staged) for group in groups for o in group.outputs},
     )
 
 
+def workplace(store: Store, run_id: str) -> str:
+    """Where successors are built: beside the dataset, or inside where that is impossible."""
+    parent, _, name = store.root.rpartition("/")
+    beside = f"{parent}/.{name}.maintenance-{run_id}"
+    if os.path.isdir(beside) or _is_workable(parent or "/", store.root):
+        return beside
+    return store.path(run_directory(run_id))
+
+
+def _is_workable(parent: str, root: str) -> bool:
+    same_device = os.stat(parent).st_dev == os.stat(root).st_dev
+    return same_device and os.access(parent, os.W_OK | os.X_OK)
+
+
 def can_swap(swap: Swap) -> bool:
     """Whether this directory can be exchanged as a whole."""
     if not sys.platform.startswith("linux") or os.path.ismount(swap.live):
+        return False
+    # A root cannot be swapped with something inside itself.
+    if swap.other.startswith(f"{swap.live}/"):
         return False
     if not os.access(os.path.dirname(swap.live), os.W_OK):
         return False
@@ -74,29 +101,37 @@ def can_swap(swap: Swap) -> bool:
 def build(store: Store, swap: Swap, run_id: str) -> bool:
     """Make the successor; False (and nothing left) where the file system cannot link."""
     try:
-        os.mkdir(swap.other)
+        os.makedirs(swap.other)
         _copy_attributes(swap.live, swap.other)
         linked = _link_unchanged(swap)
         for name, staged in swap.added.items():
             os.link(staged, f"{swap.other}/{name}")
         linked = _link_unchanged(swap, linked)
-        store.write_durably(swap.manifest, json.dumps(linked).encode())
+        manifest = {"successor": os.stat(swap.other).st_ino, "linked": linked}
+        store.write_durably(swap.manifest, json.dumps(manifest).encode())
         if os.path.isdir(f"{swap.live}/{WORK_DIRECTORY}"):
             _link_work_directory(swap, run_id)
         store.sync_directory(swap.other)
+        store.sync_directory(os.path.dirname(os.path.dirname(swap.other)))
     except OSError as error:
         if error.errno not in (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.ENOTSUP):
             raise
+        store.delete(swap.manifest)
         discard(store, swap)
         return False
     return True
 
 
 def is_exchanged(swap: Swap) -> bool:
-    """Whether the successor is live (and `other` is therefore the retired directory)."""
-    return os.path.isdir(swap.other) and all(
-        os.path.lexists(f"{swap.live}/{name}") for name in swap.added
-    )
+    """Whether `other` is the retired directory, whatever writers did to the live one since."""
+    if not has_manifest(swap):
+        return False
+    return _inode(swap.other) not in (None, _read_manifest(swap).successor)
+
+
+def has_manifest(swap: Swap) -> bool:
+    """Whether a successor was completed; stays True after the retired directory is dropped."""
+    return os.path.exists(swap.manifest)
 
 
 def exchange(store: Store, swap: Swap) -> bool:
@@ -138,13 +173,20 @@ def reconcile(swap: Swap, *, deletions: bool) -> None:
     `deletions` must be False once anything of the retired directory may have been purged: a
     missing name would then be our own doing and not a writer's.
     """
+    _reconcile(swap, swap.own_names, {}, deletions=deletions)
+
+
+def _reconcile(
+    swap: Swap, own: Collection[str], replaceable: Mapping[str, int], *, deletions: bool
+) -> None:
     if not os.path.isdir(swap.other):
         return
-    linked = _read_manifest(swap)
+    linked = _read_manifest(swap).linked
     for entry in list(os.scandir(swap.other)):
-        if entry.name in swap.own_names or entry.inode() == linked.get(entry.name):
+        if entry.name in own or entry.inode() == linked.get(entry.name):
             continue
-        _carry(entry.path, f"{swap.live}/{entry.name}", linked.get(entry.name))
+        known = replaceable.get(entry.name, linked.get(entry.name))
+        _carry(entry.path, f"{swap.live}/{entry.name}", known)
     for name, inode in linked.items() if deletions else ():
         target = f"{swap.live}/{name}"
         if not os.path.lexists(f"{swap.other}/{name}") and _inode(target) == inode:
@@ -153,11 +195,14 @@ def reconcile(swap: Swap, *, deletions: bool) -> None:
 
 def undo(store: Store, swap: Swap) -> None:
     """Make the old directory live again and drop the successor."""
-    if is_exchanged(swap):
+    exchanged = is_exchanged(swap)
+    inputs = _inodes(swap.other if exchanged else swap.live, swap.removed)
+    if exchanged:
         exchange(store, swap)
-    if os.path.exists(swap.manifest):
-        # Without a manifest the successor was never live and holds only links of ours.
-        reconcile(swap, deletions=True)
+    if has_manifest(swap):
+        # Without a manifest the successor was never live and holds only links of ours. An input's
+        # name in it is a writer's later version of that input.
+        _reconcile(swap, swap.new_names, inputs, deletions=True)
         store.delete(swap.manifest)
     discard(store, swap)
 
@@ -171,6 +216,7 @@ def retire(store: Store, swap: Swap) -> None:
 def discard(store: Store, swap: Swap) -> None:
     """Delete whichever of the two directories is not live."""
     store.delete_tree(swap.other)
+    store.remove_if_empty(os.path.dirname(swap.other))
 
 
 def _name(path: str) -> str:
@@ -182,6 +228,11 @@ def _inode(path: str) -> int | None:
         return os.lstat(path).st_ino
     except FileNotFoundError:
         return None
+
+
+def _inodes(folder: str, names: Iterable[str]) -> dict[str, int]:
+    found = {name: _inode(f"{folder}/{name}") for name in names}
+    return {name: inode for name, inode in found.items() if inode is not None}
 
 
 def _copy_attributes(source: str, target: str) -> None:
@@ -227,10 +278,9 @@ def _carry_leases(swap: Swap) -> None:
             os.link(entry.path, f"{swap.live}/{LEASES}/{entry.name}")
 
 
-def _read_manifest(swap: Swap) -> dict[str, int]:
+def _read_manifest(swap: Swap) -> _Manifest:
     with open(swap.manifest, encoding="utf-8") as file:
-        manifest: dict[str, int] = json.load(file)
-    return manifest
+        return _Manifest(**json.load(file))
 
 
 def _carry(source: str, target: str, linked_inode: int | None) -> None:
@@ -239,4 +289,6 @@ def _carry(source: str, target: str, linked_inode: int | None) -> None:
         for entry in list(os.scandir(source)):
             _carry(entry.path, f"{target}/{entry.name}", None)
     elif _inode(target) in (None, linked_inode):
+        # A writer may have dropped the whole partition since.
+        os.makedirs(os.path.dirname(target), exist_ok=True)
         os.rename(source, target)

@@ -6,6 +6,7 @@ import posixpath
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +272,12 @@ def _listed(info: Mapping[str, Any]) -> Listed:
     marks = [info[key] for key in _VERSION_KEYS if info.get(key) is not None]
     marks = marks or [info[key] for key in _TIME_KEYS if info.get(key) is not None][:1]
     size = int(info.get("size") or 0)
-    return Listed(str(info["name"]), size, f"{size}-" + "-".join(str(mark) for mark in marks))
+    return Listed(str(info["name"]), size, f"{size}-" + "-".join(_mark(mark) for mark in marks))
+
+
+def _mark(value: object) -> str:
+    """One spelling for a version; a listing and a look-up may give time in different types."""
+    return str(value.timestamp()) if isinstance(value, datetime) else str(value)
 
 
 def _delete_local_tree(path: str) -> None:

@@ -76,6 +76,7 @@ class Lease:
     ) -> None:
         self._stop.set()
         self._thread.join()
+        self._sweep()
         self._store.delete(self._path)
         self._store.remove_if_empty(self._store.path(LEASES))
         self._store.remove_if_empty(self._store.path(WORK_DIRECTORY))
@@ -109,8 +110,18 @@ class Lease:
     def _renew(self) -> None:
         holder = Holder.this_process(self._run_id, self._operation, time.time())
         renewed_at = time.monotonic()
-        self._store.write_durably(self._path, json.dumps(asdict(holder)).encode())
+        content = json.dumps(asdict(holder)).encode()
+        try:
+            self._store.write_durably(self._path, content)
+        except FileNotFoundError:  # another holder swept up, or left, in this very moment
+            self._store.write_durably(self._path, content)
         self._renewed_at = renewed_at
+
+    def _sweep(self) -> None:
+        """Half-written leases of killed processes; a living one writes its own again."""
+        for listed in self._store.find(self._store.path(LEASES)):
+            if ".json.tmp-" in listed.path:
+                self._store.delete(listed.path)
 
     def _beat(self) -> None:
         while not self._stop.wait(LEASE_SECONDS / 4):

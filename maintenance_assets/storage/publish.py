@@ -67,12 +67,10 @@ def recover_runs(store: Store) -> tuple[str, ...]:
         if journal is None:
             clean_run(store, run_id)
             actions.append(f"run {run_id}: removed staged files, nothing had been published")
-        elif journal.state == "prepared":
-            roll_back(store, journal)
-            actions.append(f"run {run_id}: rolled back, the old files are in place")
-        else:
-            finish(store, journal)
+        elif resolve(store, journal):
             actions.append(f"run {run_id}: completed, the new files are in place")
+        else:
+            actions.append(f"run {run_id}: rolled back, the old files are in place")
         logger.info("recovered %s: %s", store.shown, actions[-1])
     return tuple(actions)
 
@@ -83,15 +81,40 @@ def leftover_runs(store: Store) -> tuple[str, ...]:
     return tuple(sorted(names - {LEASES.rpartition("/")[2]}))
 
 
-def roll_back(store: Store, journal: Journal) -> None:
-    """Undo a run that had not been published."""
-    for directory in journal.directories:
+def resolve(store: Store, journal: Journal) -> bool:
+    """Complete what readers can already see as a whole, undo the rest; False if nothing stands."""
+    if journal.state == "prepared":
+        standing = _standing(store, journal)
+        _roll_back(store, [group for group in journal.groups if group not in standing], journal)
+        if not standing:
+            clean_run(store, journal.run_id)
+            return False
+        journal = replace(journal, state="published", groups=standing)
+        write_journal(store, journal)
+    finish(store, journal)
+    return True
+
+
+def _standing(store: Store, journal: Journal) -> tuple[GroupEntry, ...]:
+    """Groups of directories that were exchanged: writers may have built on what they saw."""
+    standing: list[GroupEntry] = []
+    for directory in journal.directories if store.is_local else ():
+        groups = journal.in_directory(directory)
+        swap = exchange.plan_swap(store, journal, directory)
+        if exchange.is_exchanged(swap) and not exchange.changed_inputs(store, swap, groups):
+            exchange.reconcile(swap, deletions=True)
+            standing += groups
+    return tuple(standing)
+
+
+def _roll_back(store: Store, groups: Sequence[GroupEntry], journal: Journal) -> None:
+    """Undo groups that had not been published."""
+    for directory in dict.fromkeys(group.directory for group in groups):
         if store.is_local:
             exchange.undo(store, exchange.plan_swap(store, journal, directory))
-    for group in journal.groups:
+    for group in groups:
         for output in group.outputs:
             store.delete(store.path(output.final))
-    clean_run(store, journal.run_id)
 
 
 def finish(store: Store, journal: Journal) -> None:
@@ -113,6 +136,8 @@ def clean_run(store: Store, run_id: str) -> None:
     """Delete a run's staged files and, last of all, its journal."""
     run = store.path(run_directory(run_id))
     journal = f"{run}/journal.json"
+    if store.is_local:
+        store.remove_if_empty(exchange.workplace(store, run_id))
     for listed in store.find(run):
         if listed.path != journal:
             store.delete(listed.path)
@@ -216,9 +241,11 @@ def _give_up_changed(
 
 
 def _require_outputs(store: Store, journal: Journal) -> None:
+    """Moved one by one, outputs must all be there before any input goes."""
     missing = [
         output.final
         for group in journal.groups
+        if not _was_exchanged(store, journal, group.directory)
         for output in group.outputs
         if not store.exists(store.path(output.final))
     ]
@@ -228,6 +255,11 @@ def _require_outputs(store: Store, journal: Journal) -> None:
             "Nothing was deleted. Restore that file, or remove the run's folder under "
             f"'{WORK_DIRECTORY}' to keep the old files."
         )
+
+
+def _was_exchanged(store: Store, journal: Journal, directory: str) -> bool:
+    """An exchange brings all outputs at once: one that is missing was taken by a user."""
+    return store.is_local and exchange.has_manifest(exchange.plan_swap(store, journal, directory))
 
 
 def _delete_inputs(store: Store, group: GroupEntry) -> None:
