@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from maintenance_assets.engines.dictionaries import check_dictionaries, has_nested_dictionary
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Resources,
@@ -16,6 +16,7 @@ from maintenance_assets.engines.protocol import (
 from maintenance_assets.engines.read_kernel import read_file
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
 
 logger = logging.getLogger(__name__)
@@ -66,31 +67,14 @@ def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> tu
         list(zip(task.staged, group.output_rows, strict=True)),
         group.writer,
         access,
-        row_group_bytes=min(ROW_GROUP_BYTES, max(1, memory_bytes // 4)),
+        row_group_bytes=_row_group_bytes(group, memory_bytes),
     )
-    _check_dictionaries(task, access)
+    check_dictionaries(group, task.staged, access)
     return ()
 
 
-def _check_dictionaries(task: RewriteTask, access: FileAccess) -> None:
-    """Merged dictionaries may outgrow a narrow index; such a file could not be read again."""
-    narrow = [field.name for field in task.group.schema if _narrow_dictionary(field.type)]
-    for path in task.staged if narrow else ():
-        with access.open_input(path) as handle:
-            parquet = pq.ParquetFile(handle)
-            for index in range(parquet.metadata.num_row_groups):
-                _read_dictionaries(parquet, index, narrow)
-
-
-def _read_dictionaries(parquet: pq.ParquetFile, index: int, columns: list[str]) -> None:
-    try:
-        parquet.read_row_group(index, columns=columns)
-    except pa.ArrowInvalid as error:
-        raise RewriteError(
-            f"together the files have more distinct values than the dictionary index of "
-            f"{', '.join(columns)} can count ({error}). Write that column with a wider index."
-        ) from error
-
-
-def _narrow_dictionary(type_: pa.DataType) -> bool:
-    return pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32
+def _row_group_bytes(group: RewriteGroup, memory_bytes: int) -> int:
+    # PyArrow cannot read a nested dictionary over several row groups: cut as late as possible.
+    if has_nested_dictionary(group.schema):
+        return ROW_GROUP_BYTES
+    return min(ROW_GROUP_BYTES, max(1, memory_bytes // 4))

@@ -25,6 +25,20 @@ def read_file(
     file: DataFile, schema: pa.Schema, access: FileAccess, batch_bytes: int
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file in the schema of the plan, each about `batch_bytes` decoded."""
+    batches = _read_batches(file, schema, access, batch_bytes)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise RewriteError(f"'{file.path}' cannot be read: {error}") from error
+        yield batch
+
+
+def _read_batches(
+    file: DataFile, schema: pa.Schema, access: FileAccess, batch_bytes: int
+) -> Iterator[pa.RecordBatch]:
     same = file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
     rows = 0
     with access.open_input(file.path) as handle:
@@ -101,24 +115,38 @@ class _Int96Check:
                 )
 
     def _columns(self, schema: Any) -> list[str]:
-        paths = [
-            schema.column(i).path
-            for i in range(len(schema))
-            if schema.column(i).physical_type == "INT96"
-        ]
-        nested = [path for path in paths if "." in path]
-        if nested:
-            raise RewriteError(
-                f"column '{nested[0]}' of '{self._file.path}' is a nested INT96 timestamp, which "
-                "cannot be checked for overflow. Its files are left as they are."
+        """Top-level columns with an INT96 somewhere inside."""
+        return list(
+            dict.fromkeys(
+                schema.column(i).path.split(".")[0]
+                for i in range(len(schema))
+                if schema.column(i).physical_type == "INT96"
             )
-        return paths
+        )
 
 
 def _agree(exact: Any, seconds: Any) -> bool:
-    fine = _integers(exact)
-    return bool(np.array_equal(np.floor_divide(fine, _NANOSECONDS), _integers(seconds)))
+    pairs = zip(_timestamps(exact), _timestamps(seconds), strict=True)
+    return all(
+        np.array_equal(np.floor_divide(fine, _NANOSECONDS), coarse) for fine, coarse in pairs
+    )
 
 
-def _integers(column: Any) -> Any:
-    return pc.drop_null(column).cast(pa.int64()).to_numpy()
+def _timestamps(column: Any) -> list[Any]:
+    """The timestamps of a column, however deep, as integers."""
+    if pa.types.is_timestamp(column.type):
+        return [pc.drop_null(column).cast(pa.int64()).to_numpy()]
+    if pa.types.is_struct(column.type):
+        indices = range(column.type.num_fields)
+        return [found for i in indices for found in _timestamps(pc.struct_field(column, [i]))]
+    if pa.types.is_map(column.type):
+        entries = [chunk.cast(_entries(column.type)) for chunk in column.chunks]
+        return _timestamps(pa.chunked_array(entries, _entries(column.type)))
+    if pa.types.is_nested(column.type):
+        return _timestamps(pc.list_flatten(column))
+    return []
+
+
+def _entries(map_type: Any) -> Any:
+    """A map as what it is: a list of pairs."""
+    return pa.list_(pa.struct([map_type.key_field, map_type.item_field]))

@@ -29,6 +29,9 @@ def write_files(
             access.open_output(path) as sink,
             pq.ParquetWriter(sink, file_schema, **writer_arguments(file_schema, options)) as writer,
         ):
+            if not options.store_arrow_schema and file_schema.metadata:
+                # pyarrow leaves all metadata out together with the Arrow schema.
+                writer.add_key_value_metadata(file_schema.metadata)
             for table in stream.row_groups(rows, row_group_bytes):
                 writer.write_table(
                     table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS
@@ -40,16 +43,46 @@ def write_files(
 def writer_arguments(schema: pa.Schema, options: WriterOptions) -> dict[str, Any]:
     """What pyarrow's writer is told."""
     arguments: dict[str, Any] = {
-        "compression": options.codecs[0] if options.codecs else "none",
+        "compression": options.codec,
         "store_schema": options.store_arrow_schema,
         "use_deprecated_int96_timestamps": options.int96_timestamps,
         "store_decimal_as_integer": options.decimals_as_integers,
         "write_page_index": options.page_index,
+        "write_time_adjusted_to_utc": options.times_in_utc,
+        "use_compliant_nested_type": all(_has_standard_lists(field.type) for field in schema),
     }
-    if len(options.codecs) > 1:
-        paths = _leaf_paths(schema, arguments)
-        arguments["compression"] = dict(zip(paths, options.codecs, strict=True))
+    if options.column_codecs or options.column_encodings or options.sorting:
+        arguments |= _column_arguments(_leaf_paths(schema, arguments), options)
     return arguments
+
+
+def _has_standard_lists(type_: Any) -> bool:
+    """Whether list items have the name of the standard; any other name is kept as it is."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return True
+    is_list = pa.types.is_list(type_) or pa.types.is_large_list(type_)
+    if (is_list or pa.types.is_fixed_size_list(type_)) and type_.value_field.name != "element":
+        return False
+    return all(_has_standard_lists(type_.field(i).type) for i in range(type_.num_fields))
+
+
+def _column_arguments(paths: list[str], options: WriterOptions) -> dict[str, Any]:
+    codecs, encodings = dict(options.column_codecs), dict(options.column_encodings)
+    return {
+        "compression": {path: codecs.get(path, options.codec) for path in paths},
+        "use_dictionary": [path for path in paths if path not in encodings],
+        "column_encoding": {
+            path: encodings[path] for path in paths if encodings.get(path, "PLAIN") != "PLAIN"
+        },
+        "sorting_columns": _sorting_columns(paths, options) or None,
+    }
+
+
+def _sorting_columns(paths: list[str], options: WriterOptions) -> list[pq.SortingColumn]:
+    return [
+        pq.SortingColumn(paths.index(column.path), column.descending, column.nulls_first)
+        for column in options.sorting
+    ]
 
 
 def _leaf_paths(schema: pa.Schema, arguments: dict[str, Any]) -> list[str]:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+DICTIONARY = "dictionary"
+
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
@@ -37,14 +39,31 @@ class FileSchema:
 
     arrow: pa.Schema = field(compare=False, hash=False)
     fingerprint: str
+    leaf_paths: tuple[str, ...]
+    """Parquet's own name of each leaf column."""
     leaves: tuple[str, ...]
     """Parquet's own view, one text per leaf column: physical and logical type."""
     stores_arrow_schema: bool
+    annotations: tuple[str, ...] = ()
+    """Logical types of groups of columns that Arrow does not know (VARIANT)."""
 
     @property
     def has_int96(self) -> bool:
         """Whether any leaf is a legacy INT96 timestamp."""
         return any(leaf.startswith("INT96") for leaf in self.leaves)
+
+
+@dataclass(frozen=True, slots=True)
+class SortedColumn:
+    """One column of a declared sort order."""
+
+    path: str
+    descending: bool = False
+    nulls_first: bool = False
+
+    def __str__(self) -> str:
+        direction = " descending" if self.descending else ""
+        return f"{self.path}{direction}{' nulls first' if self.nulls_first else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +80,11 @@ class DataFile(FileInfo):
     row_group_count: int
     codecs: tuple[str, ...]
     """Codec of each leaf column, in the order of the schema."""
+    encodings: tuple[str, ...] = ()
+    """Encoding of each leaf column: `dictionary`, or the name of the one used instead."""
     has_page_index: bool = False
-    sorting: tuple[str, ...] = ()
+    sorting: tuple[SortedColumn, ...] = ()
+    """The order of rows that all row groups declare."""
 
 
 @dataclass(frozen=True, slots=True)

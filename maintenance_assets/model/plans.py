@@ -1,10 +1,11 @@
 """Plans: what an operation is going to do, as values that can be printed and compared."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from maintenance_assets.model.files import DataFile, FileInfo, UntouchedFile
+from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
 
@@ -41,12 +42,22 @@ class CompactionGroup:
 class WriterOptions:
     """How outputs are encoded, so that nothing the sources had is lost."""
 
-    codecs: tuple[str, ...]
-    """One codec per leaf column of the merged schema, or a single one for all."""
+    codec: str
+    column_codecs: tuple[tuple[str, str], ...]
+    """Leaf columns (by Parquet path) with a codec of their own."""
+    column_encodings: tuple[tuple[str, str], ...]
+    """Leaf columns that are written without a dictionary, and the encoding they have instead."""
     store_arrow_schema: bool
     int96_timestamps: bool
     decimals_as_integers: bool
+    times_in_utc: bool
     page_index: bool
+    sorting: tuple[SortedColumn, ...] = ()
+    """The order that rows are in, to be declared in the outputs."""
+
+    def codecs(self) -> tuple[str, ...]:
+        """All codecs in use."""
+        return (self.codec, *(codec for _, codec in self.column_codecs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +110,8 @@ class CompactionPlan:
     def is_empty(self) -> bool:
         """Whether there is nothing to rewrite."""
         return not self.groups
+
+    def without(self, paths: Collection[str]) -> "CompactionPlan":
+        """The plan less every group with one of these files."""
+        kept = (group for group in self.groups if not set(paths).intersection(group.file_paths()))
+        return replace(self, groups=tuple(kept))

@@ -130,6 +130,7 @@ class _Run:
             published = self._pass(plan)
             self.passes += 1
             after, plan = self._plan()
+            plan = plan.without({path for failure in self.failures for path in failure.paths})
             # A conflict will not go away by trying at once; merged files may now fit together.
             if not published or self.conflicts:
                 break

@@ -1,7 +1,7 @@
 """From files to a compaction plan. Pure: no I/O, no clock, no randomness."""
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -12,10 +12,10 @@ from maintenance_assets.model.plans import (
     CompactionPlan,
     GroupFailure,
     RewriteGroup,
-    WriterOptions,
 )
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
+from maintenance_assets.planning.encoding import writer_options
 from maintenance_assets.planning.packing import (
     Load,
     is_oversized,
@@ -24,7 +24,7 @@ from maintenance_assets.planning.packing import (
     pack,
     split_evenly,
 )
-from maintenance_assets.planning.schema_drift import MergedSchema, SchemaSource, merge_schemas
+from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
 
 F = TypeVar("F", bound=FileInfo)
 
@@ -111,7 +111,7 @@ def predicted_codec(
     if policy.compression is not None:
         return policy.compression
     if groups:
-        return codec_label(codec for group in groups for codec in group.writer.codecs)
+        return codec_label(codec for group in groups for codec in group.writer.codecs())
     return codec_label(codec for file in files for codec in file.codecs)
 
 
@@ -133,12 +133,10 @@ def has_tiny_row_groups(file: FileInfo) -> bool:
     )
 
 
-def _by_partition(files: Iterable[F]) -> dict[tuple[str, tuple[str, ...]], list[F]]:
-    # Files sorted in different ways stay apart: merging them would claim an order neither has.
-    partitions: defaultdict[tuple[str, tuple[str, ...]], list[F]] = defaultdict(list)
+def _by_partition(files: Iterable[F]) -> dict[str, list[F]]:
+    partitions: defaultdict[str, list[F]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.path):
-        sorting = file.sorting if isinstance(file, DataFile) else ()
-        partitions[(file.directory, sorting)].append(file)
+        partitions[file.directory].append(file)
     return partitions
 
 
@@ -171,43 +169,17 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
         files=files,
         output_rows=group_output_rows(files, policy),
         schema=merged.schema,
-        writer=_writer_options(files, policy),
-        notes=merged.notes + _sorting_notes(files, merged),
+        writer=writer_options(files, policy.compression),
+        notes=merged.notes + _sorting_notes(files),
     )
 
 
-def _sorting_notes(files: Sequence[DataFile], merged: MergedSchema) -> tuple[str, ...]:
-    if not files[0].sorting or len(files) == 1:
+def _sorting_notes(files: Sequence[DataFile]) -> tuple[str, ...]:
+    orders = sorted({str(column) for file in files for column in file.sorting})
+    if not orders or len(files) == 1:
         return ()
-    order = ", ".join(files[0].sorting)
+    order = ", ".join(orders)
     return (f"the declared sort order ({order}) holds inside each source, not in the output",)
-
-
-def _writer_options(files: Sequence[DataFile], policy: CompactionPolicy) -> WriterOptions:
-    schemas = {file.schema.fingerprint: file.schema for file in files}.values()
-    leaves = [leaf for schema in schemas for leaf in schema.leaves]
-    return WriterOptions(
-        codecs=(policy.compression,) if policy.compression else _kept_codecs(files),
-        store_arrow_schema=any(schema.stores_arrow_schema for schema in schemas),
-        int96_timestamps=any(leaf.startswith("INT96") for leaf in leaves),
-        decimals_as_integers=any(
-            leaf.startswith(("INT32", "INT64")) and "Decimal" in leaf for leaf in leaves
-        ),
-        page_index=any(file.has_page_index for file in files),
-    )
-
-
-def _kept_codecs(files: Sequence[DataFile]) -> tuple[str, ...]:
-    """The codec of each column where all files agree, else the one most bytes are in."""
-    layouts = {(file.schema.leaves, file.codecs) for file in files}
-    if len(layouts) == 1:
-        codecs = files[0].codecs
-        return codecs if len(set(codecs)) > 1 else codecs[:1]
-    weights: Counter[str] = Counter()
-    for file in files:
-        for codec in file.codecs:
-            weights[codec] += file.size_bytes
-    return (min(weights, key=lambda codec: (-weights[codec], codec)),)
 
 
 def _predicted_bytes(group: CompactionGroup) -> int:

@@ -140,14 +140,23 @@ def _refuse_iceberg(store: Store, segments: list[str], path: str) -> None:
 
 
 def _refuse_formats_above(store: Store) -> None:
-    """A partition directory inside a Delta or Hudi table is part of that table."""
+    """A directory inside a table of another format is part of that table."""
     folder = posixpath.dirname(store.root)
     while folder not in ("", "/"):
         for name in _FORMAT_MARKS:
             mark = f"{folder}/{name}"
             if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
                 _refuse_format(store, name, mark)
+        for name in _names(store, f"{folder}/metadata"):
+            _refuse_iceberg(store, ["metadata", name], f"{folder}/metadata/{name}")
         folder = posixpath.dirname(folder)
+
+
+def _names(store: Store, folder: str) -> set[str]:
+    try:
+        return store.children(folder)
+    except (PermissionError, NotADirectoryError, OSError, ValueError):
+        return set()
 
 
 def _is_directory(store: Store, path: str) -> bool:

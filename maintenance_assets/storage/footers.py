@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maintenance_assets.errors import UnreadableFileError
-from maintenance_assets.model.files import DataFile, FileSchema
+from maintenance_assets.model.files import DICTIONARY, DataFile, FileSchema, SortedColumn
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.storage.filesystems import Listed, Store
 
@@ -103,6 +103,7 @@ def _data_file(listed: Listed, parquet: pq.ParquetFile, footer_bytes: int) -> Da
     metadata = parquet.metadata
     data_bytes = decoded = 0
     codecs: list[str] = ["none"] * metadata.num_columns
+    encodings: list[set[str]] = [set() for _ in codecs]
     page_index = False
     data_end = listed.size_bytes - footer_bytes
     for group_index in range(metadata.num_row_groups):
@@ -114,8 +115,8 @@ def _data_file(listed: Listed, parquet: pq.ParquetFile, footer_bytes: int) -> Da
             data_bytes += chunk.total_compressed_size
             decoded += decoded_size(metadata.schema.column(index), chunk)
             codecs[index] = chunk.compression.lower()
+            encodings[index].update(chunk.encodings)
             page_index = page_index or chunk.has_offset_index
-    sorting = metadata.row_group(0).sorting_columns if metadata.num_row_groups else ()
     return DataFile(
         path=listed.path,
         size_bytes=listed.size_bytes,
@@ -126,9 +127,18 @@ def _data_file(listed: Listed, parquet: pq.ParquetFile, footer_bytes: int) -> Da
         decoded_bytes=decoded,
         row_group_count=metadata.num_row_groups,
         codecs=tuple(_CODEC_NAMES.get(codec, codec) for codec in codecs),
+        encodings=tuple(_encoding(names) for names in encodings),
         has_page_index=page_index,
-        sorting=tuple(_describe_sorting(column, metadata) for column in sorting),
+        sorting=_sorting(metadata),
     )
+
+
+def _encoding(names: set[str]) -> str:
+    if any("DICTIONARY" in name for name in names):
+        return DICTIONARY
+    # RLE and BIT_PACKED also encode levels: they say nothing about the values.
+    special = names - {"PLAIN", "RLE", "BIT_PACKED"}
+    return min(special) if len(special) == 1 else "PLAIN"
 
 
 def _chunk_end(chunk: Any) -> int:
@@ -157,10 +167,18 @@ def decoded_size(column: Any, chunk: Any) -> int:
     )
 
 
-def _describe_sorting(column: Any, metadata: Any) -> str:
-    name = metadata.schema.column(column.column_index).path
-    direction = " descending" if column.descending else ""
-    return f"{name}{direction}{' nulls first' if column.nulls_first else ''}"
+def _sorting(metadata: Any) -> tuple[SortedColumn, ...]:
+    """The order within each row group, where all declare the same one."""
+    groups = range(metadata.num_row_groups)
+    orders = {tuple(metadata.row_group(index).sorting_columns) for index in groups}
+    if len(orders) != 1:
+        return ()
+    return tuple(
+        SortedColumn(
+            metadata.schema.column(column.column_index).path, column.descending, column.nulls_first
+        )
+        for column in orders.pop()
+    )
 
 
 def _file_schema(parquet: pq.ParquetFile) -> FileSchema:
@@ -168,8 +186,17 @@ def _file_schema(parquet: pq.ParquetFile) -> FileSchema:
     leaves = tuple(leaf_text(parquet.schema.column(i)) for i in range(len(parquet.schema)))
     stored = parquet.metadata.metadata or {}
     digest = hashlib.sha256(arrow.serialize())
-    digest.update(repr((leaves, b"ARROW:schema" in stored)).encode())
-    return FileSchema(arrow, digest.hexdigest(), leaves, b"ARROW:schema" in stored)
+    paths = tuple(parquet.schema.column(i).path for i in range(len(parquet.schema)))
+    traits = paths, leaves, b"ARROW:schema" in stored, _annotations(parquet.schema, paths)
+    digest.update(repr(traits).encode())
+    return FileSchema(arrow, digest.hexdigest(), *traits)
+
+
+def _annotations(schema: Any, paths: tuple[str, ...]) -> tuple[str, ...]:
+    # Only the text of a schema shows types of groups, and every Variant has a `metadata`.
+    if not any(path.endswith(".metadata") for path in paths):
+        return ()
+    return tuple(re.findall(r"^ *\w+ group .* \((Variant.*)\) \{$", str(schema), re.MULTILINE))
 
 
 def leaf_text(column: Any) -> str:

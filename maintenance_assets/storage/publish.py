@@ -181,8 +181,7 @@ def _make_visible(
     dropped: set[str] = set()
     for directory in journal.directories:
         groups = journal.in_directory(directory)
-        swap = exchange.plan_swap(store, journal, directory)
-        swapped = store.is_local and _try_swap(store, swap, groups, journal.run_id)
+        swapped = store.is_local and _try_swap(store, journal, directory, groups)
         if isinstance(swapped, str):
             conflicts += [(group, swapped) for group in groups]
             dropped.add(directory)
@@ -195,10 +194,11 @@ def _make_visible(
 
 
 def _try_swap(
-    store: Store, swap: exchange.Swap, groups: tuple[GroupEntry, ...], run_id: str
+    store: Store, journal: Journal, directory: str, groups: tuple[GroupEntry, ...]
 ) -> bool | str:
     """True when exchanged, False when it has to be done file by file, text on a conflict."""
-    if not exchange.can_swap(swap) or not exchange.build(store, swap, run_id):
+    swap = exchange.plan_swap(store, journal, directory)
+    if not exchange.can_swap(swap) or not exchange.build(store, swap, journal.run_id):
         return False
     if not exchange.exchange(store, swap):
         exchange.undo(store, swap)

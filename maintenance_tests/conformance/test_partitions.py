@@ -1,6 +1,7 @@
 """Partitions stay apart, filters take whole segments, and what is not data stays."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,7 @@ def test_any_directory_name_works(engine: str, lake: Lake, name: str) -> None:
     assert odd.column("id") == [0, 1, 2]
 
 
-SPELLINGS = {
+SPELLINGS: dict[str, Callable[[str], Any]] = {
     "pathlib": Path,
     "str": str,
     "file url": lambda path: f"file://{path}",

@@ -272,11 +272,22 @@ def test_all_types_are_cut_at_a_row_bound(engine: str, local: Lake) -> None:
 
 
 def test_all_types_stream_through_a_small_budget(engine: str, local: Lake) -> None:
-    table = all_types(3000)
+    # pyarrow itself cannot read nested categories of several row groups.
+    table = all_types(3000).drop_columns(["list of categories", "struct of categories"])
     for part in range(2):
         local.write(f"part-{part}.parquet", table.slice(part * 1500, 1500), row_group_size=400)
     expected = local.read()
     local.compact(engine, memory_budget_mb=1)
+    assert_same_table(local.open(local.only_file()).read(), expected)
+
+
+def test_nested_categories_can_be_read_after_a_small_budget(engine: str, local: Lake) -> None:
+    words = coded([f"w{n % 50}" for n in range(1000)], pa.int32(), pa.string())
+    table = column(pa.ListArray.from_arrays(pa.array(range(1001), pa.int32()), words))
+    for part in range(2):
+        local.write(f"part-{part}.parquet", table)
+    expected = local.read()
+    local.compact(engine, memory_budget_mb=0.05, max_workers=1)
     assert_same_table(local.open(local.only_file()).read(), expected)
 
 
@@ -295,7 +306,7 @@ def test_special_floats_inside_lists_keep_their_bits(engine: str, local: Lake) -
 
 
 def test_each_file_may_have_its_own_dictionary(engine: str, lake: Lake) -> None:
-    words = [["b", "a", None], ["c", "a"], ["d", None, "b"]]
+    words: list[list[Any]] = [["b", "a", None], ["c", "a"], ["d", None, "b"]]
     tables = [column(coded(w, pa.int8(), pa.string())) for w in words]
     assert_round_trip(lake, engine, tables)
     assert lake.column("c") == ["b", "a", None, "c", "a", "d", None, "b"]

@@ -2,7 +2,7 @@
 
 import random
 import uuid
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,13 @@ from maintenance_assets import (
     MaintenanceStats,
     plan_compaction_groups,
 )
-from maintenance_assets.model.files import DataFile, FileSchema, Snapshot, UntouchedFile
+from maintenance_assets.model.files import (
+    DataFile,
+    FileSchema,
+    Snapshot,
+    SortedColumn,
+    UntouchedFile,
+)
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.planning.compaction import (
     ROW_GROUP_ROWS,
@@ -93,8 +99,9 @@ def settles(files: Sequence[FileInfo], policy: CompactionPolicy) -> bool:
     return plan_groups(simulate(files, groups, policy), policy)[0] == []
 
 
-SCHEMA = FileSchema(pa.schema([("n", pa.int64())]), "n", ("INT64",), True)
-OTHER = FileSchema(pa.schema([("n", pa.string())]), "other", ("BYTE_ARRAY String",), True)
+ORDER = (SortedColumn("n", descending=True),)
+SCHEMA = FileSchema(pa.schema([("n", pa.int64())]), "n", ("n",), ("INT64",), True)
+OTHER = FileSchema(pa.schema([("n", pa.string())]), "other", ("n",), ("BYTE_ARRAY String",), True)
 
 
 def data_file(
@@ -102,7 +109,7 @@ def data_file(
     size_bytes: int = 1000,
     num_rows: int = 1000,
     row_groups: int = 1,
-    sorting: tuple[str, ...] = (),
+    sorting: tuple[SortedColumn, ...] = (),
     schema: FileSchema = SCHEMA,
 ) -> DataFile:
     return DataFile(
@@ -115,6 +122,7 @@ def data_file(
         decoded_bytes=8 * num_rows,
         row_group_count=row_groups,
         codecs=("snappy",),
+        encodings=("dictionary",),
         sorting=sorting,
     )
 
@@ -329,50 +337,48 @@ def test_what_counts_as_tiny(size: int, rows: int, row_groups: int, tiny: bool) 
     assert has_tiny_row_groups(data_file("f.parquet", size, rows, row_groups)) is tiny
 
 
-def test_files_sorted_differently_stay_apart() -> None:
-    orders: list[tuple[str, ...]] = [(), ("a",), ("a desc",), ("a", "b")]
-    files = [
-        data_file(f"lake/{n}{index}.parquet", sorting=order)
-        for n in range(3)
-        for index, order in enumerate(orders)
-    ]
-    groups, _ = plan_groups(files, BYTES)
-    assert [len(group) for group in groups] == [3] * len(orders)
-    assert all(len({file.sorting for file in group}) == 1 for group in groups)
+def test_a_declared_order_is_noted_where_it_is_lost() -> None:
+    files = tuple(data_file(f"lake/{n}.parquet", sorting=ORDER) for n in range(2))
+    (group,) = plan_compaction(Snapshot("lake", files), BYTES).groups
+    assert group.writer.sorting == ()
+    assert any("sort order (n descending)" in note for note in group.notes)
 
 
+def test_a_declared_order_is_kept_where_rows_stay_in_order() -> None:
+    file = data_file("lake/a.parquet", row_groups=400, num_rows=4000, sorting=ORDER)
+    (group,) = plan_compaction(Snapshot("lake", (file,)), BYTES).groups
+    assert group.writer.sorting == ORDER
+    assert group.notes == ()
+
+
+@settings(max_examples=200, deadline=None)
 @given(
     st.lists(
         st.tuples(
             st.sampled_from(DIRECTORIES),
-            st.integers(100, 3 * T),
+            st.integers(0, 3 * T),
             st.integers(1, 3 * T),
             st.integers(1, 500),
-            st.sampled_from([(), ("a",), ("b",)]),
         ),
         max_size=30,
     ),
     MODES,
 )
-def test_one_plan_settles_files_with_row_groups_and_orders(
-    found: list[tuple[str, int, int, int, tuple[str, ...]]], policy: CompactionPolicy
+def test_one_plan_settles_files_with_row_groups(
+    found: list[tuple[str, int, int, int]], policy: CompactionPolicy
 ) -> None:
     files = [
-        data_file(join(directory, f"f{index:04}.parquet"), size, rows, row_groups, sorting)
-        for index, (directory, size, rows, row_groups, sorting) in enumerate(found)
+        data_file(join(directory, f"f{index:04}.parquet"), size, rows, row_groups)
+        for index, (directory, size, rows, row_groups) in enumerate(found)
     ]
     groups, untouched = plan_groups(files, policy)
-    by_sorting: defaultdict[tuple[str, ...], list[tuple[DataFile, ...]]] = defaultdict(list)
-    for group in groups:
-        by_sorting[group[0].sorting].append(group)
     left = {file.path for file in untouched}
-    result: list[DataFile] = []
-    for number, (sorting, chosen) in enumerate(by_sorting.items()):
-        for output in simulate([f for g in chosen for f in g], chosen, policy):
-            name = own_name(10**6 * (number + 1) + len(result))
-            path = join(output.directory, name)
-            # As fragmented as can be: our own outputs are left alone all the same.
-            result.append(data_file(path, output.size_bytes, output.num_rows, 400, sorting))
+    outputs = simulate([f for group in groups for f in group], groups, policy)
+    # As fragmented as can be: our own outputs are left alone all the same.
+    result = [
+        data_file(join(o.directory, own_name(n)), o.size_bytes, o.num_rows, 400)
+        for n, o in enumerate(outputs)
+    ]
     kept = [file for file in files if file.path in left]
     assert plan_groups([*kept, *result], policy)[0] == []
 

@@ -1,0 +1,64 @@
+"""Dictionary columns: what merging can do to them that would make a file unreadable."""
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maintenance_assets.engines.protocol import FileAccess
+from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.plans import RewriteGroup
+
+
+def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAccess) -> None:
+    """Raise unless every dictionary column that was written can be read again."""
+    narrow = [field.name for field in group.schema if _has_narrow_dictionary(field.type)]
+    nested = has_nested_dictionary(group.schema)
+    if not narrow and not nested:
+        return
+    for path in paths:
+        with access.open_input(path) as handle:
+            parquet = pq.ParquetFile(handle)
+            if nested:
+                _check_row_groups(group, parquet)
+            for index in range(parquet.metadata.num_row_groups if narrow else 0):
+                _check_indices(parquet, index, narrow)
+
+
+def has_nested_dictionary(schema: pa.Schema) -> bool:
+    """Whether a dictionary is inside a list, map or struct."""
+    return any(
+        not pa.types.is_dictionary(field.type) and _has_dictionary(field.type) for field in schema
+    )
+
+
+def _check_row_groups(group: RewriteGroup, parquet: pq.ParquetFile) -> None:
+    before = max(file.row_group_count for file in group.files)
+    if before <= 1 < parquet.metadata.num_row_groups:
+        raise RewriteError(
+            "the group has a dictionary inside a nested column and is too large for one row group; "
+            "PyArrow cannot read such a column over several. Use smaller targets."
+        )
+
+
+def _check_indices(parquet: pq.ParquetFile, index: int, columns: list[str]) -> None:
+    """Merged dictionaries may outgrow a narrow index."""
+    try:
+        parquet.read_row_group(index, columns=columns)
+    except pa.ArrowInvalid as error:
+        raise RewriteError(
+            f"together the files have more distinct values than the dictionary index of "
+            f"{', '.join(columns)} can count ({error}). Write that column with a wider index."
+        ) from error
+
+
+def _has_dictionary(type_: pa.DataType) -> bool:
+    return pa.types.is_dictionary(type_) or any(
+        _has_dictionary(type_.field(i).type) for i in range(type_.num_fields)
+    )
+
+
+def _has_narrow_dictionary(type_: pa.DataType) -> bool:
+    if pa.types.is_dictionary(type_):
+        return bool(type_.index_type.bit_width < 32)
+    return any(_has_narrow_dictionary(type_.field(i).type) for i in range(type_.num_fields))
