@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.dictionaries import has_nested_dictionary
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
@@ -45,7 +46,9 @@ def _read_batches(
         parquet = open_parquet(handle, file)
         check = _Int96Check(file, access) if file.schema.has_int96 else None
         batch_rows = _batch_rows(parquet, file, batch_bytes)
-        for groups in _portions(parquet.metadata, batch_rows):
+        # PyArrow reads a nested dictionary within one row group only.
+        portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
+        for groups in _portions(parquet.metadata, portion_rows):
             for batch in parquet.iter_batches(batch_rows, row_groups=groups):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
@@ -77,14 +80,14 @@ def _batch_rows(parquet: pq.ParquetFile, file: DataFile, batch_bytes: int) -> in
     return max(_MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
 
 
-def _portions(metadata: Any, batch_rows: int) -> Iterator[list[int]]:
+def _portions(metadata: Any, rows_at_least: int) -> Iterator[list[int]]:
     """Runs of row groups to read together: one large one, or many small ones."""
     groups: list[int] = []
     rows = 0
     for index in range(metadata.num_row_groups):
         groups.append(index)
         rows += metadata.row_group(index).num_rows
-        if rows >= batch_rows:
+        if rows >= rows_at_least:
             yield groups
             groups, rows = [], 0
     if groups:

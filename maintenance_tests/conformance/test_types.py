@@ -291,6 +291,18 @@ def test_nested_categories_can_be_read_after_a_small_budget(engine: str, local: 
     assert_same_table(local.open(local.only_file()).read(), expected)
 
 
+def test_nested_categories_in_several_row_groups_are_kept(engine: str, local: Lake) -> None:
+    words = coded([f"w{n % 50}" for n in range(1000)], pa.int32(), pa.string())
+    table = column(pa.ListArray.from_arrays(pa.array(range(1001), pa.int32()), words))
+    for part in range(2):
+        local.write(f"part-{part}.parquet", table, row_group_size=300)
+    local.compact(engine)
+    parquet = local.open(local.only_file())
+    groups = [parquet.read_row_group(index) for index in range(parquet.num_row_groups)]
+    found = [value for group in groups for value in group.column(0).to_pylist()]
+    assert found == table.column(0).to_pylist() * 2
+
+
 def test_special_floats_inside_lists_keep_their_bits(engine: str, local: Lake) -> None:
     offsets = pa.array([0, 3, 8], pa.int32())
     table = pa.table({f"f{b}": pa.ListArray.from_arrays(offsets, floats(b)) for b in (16, 32, 64)})
@@ -472,6 +484,16 @@ def test_times_of_day_in_utc_stay_in_utc(engine: str, local: Lake) -> None:
     parquet = assert_round_trip(local, engine, [table, table], write_time_adjusted_to_utc=True)
     for index in range(3):
         assert "isAdjustedToUTC=true" in str(parquet.schema.column(index).logical_type)
+
+
+def test_times_in_utc_are_not_mixed_with_others(engine: str, local: Lake) -> None:
+    table = column(FLAT["time64[us]"])
+    local.write("a.parquet", table, write_time_adjusted_to_utc=True)
+    local.write("b.parquet", table)
+    before = local.tree()
+    with pytest.raises(IncompleteMaintenanceError, match="TIME"):
+        local.compact(engine)
+    assert local.tree() == before
 
 
 # --- files of other writers ------------------------------------------------------------------
