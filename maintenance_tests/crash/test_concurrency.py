@@ -273,14 +273,14 @@ def test_lease_of_another_host_blocks_until_it_expires(lake: Lake) -> None:
     _check(lake, list(range(lake.rows)))
 
 
+# An input's name is gone by then: it can be written anew, but not deleted.
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("action", [action for action in ACTIONS if action != "delete_input"])
 def test_writer_between_crash_and_recovery(tmp_path: Path, layout: Layout, action: str) -> None:
     """Killed right after an exchange; a writer comes; only then somebody recovers."""
     lake = Lake(tmp_path, layout)
     _crash_after_exchange(tmp_path, lake, layout)
-    if not lake.first.exists() and action == "delete_input":
-        pytest.skip("that name is not there to be deleted")
+    assert not lake.first.exists()
     getattr(lake, action)()
     seen = ids(lake.root)
     recover(lake.root)
