@@ -9,6 +9,15 @@ if TYPE_CHECKING:
         collect_dataset_stats_pyarrow,
         compact_parquet_dataset_pyarrow,
     )
+    from maintenance_assets.errors import (
+        IncompleteMaintenanceError,
+        LeaseHeldError,
+        LeaseLostError,
+        MaintenanceError,
+        RecoveryError,
+        UnreadableFileError,
+        UnsupportedDatasetError,
+    )
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
@@ -24,9 +33,16 @@ _HOMES = {
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
     "FileInfo": "model.files",
+    "IncompleteMaintenanceError": "errors",
+    "LeaseHeldError": "errors",
+    "LeaseLostError": "errors",
+    "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
     "Progress": "model.progress",
+    "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "UnreadableFileError": "errors",
+    "UnsupportedDatasetError": "errors",
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
@@ -38,9 +54,16 @@ __all__ = [
     "CompactionGroup",
     "CompactionResult",
     "FileInfo",
+    "IncompleteMaintenanceError",
+    "LeaseHeldError",
+    "LeaseLostError",
+    "MaintenanceError",
     "MaintenanceStats",
     "Progress",
+    "RecoveryError",
     "RecoveryResult",
+    "UnreadableFileError",
+    "UnsupportedDatasetError",
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
@@ -53,3 +76,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

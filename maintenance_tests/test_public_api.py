@@ -174,9 +174,8 @@ def test_a_callback_follows_every_phase(tmp_path: Path) -> None:
     seen: list[Progress] = []
     compact(tmp_path / "lake", on_progress=seen.append)
     assert all(isinstance(step, Progress) for step in seen)
-    assert {step.phase for step in seen} == {"discover", "execute", "publish"}
-    first_of = [[s.phase for s in seen].index(p) for p in ("discover", "execute", "publish")]
-    assert first_of == sorted(first_of)
+    phases = ["discover", "execute", "publish", "measure"]
+    assert list(dict.fromkeys(step.phase for step in seen)) == phases
     for step in seen:
         assert step.done >= 0
         assert step.total == 0 or step.done <= step.total
@@ -204,3 +203,44 @@ def test_bad_targets_are_refused_before_any_input_output(
 ) -> None:
     with pytest.raises(ValueError, match=f"{name} must be > 0"):
         function("/nowhere/at/all", **{name: value})
+
+
+@pytest.mark.parametrize("phase", ["discover", "execute"])
+def test_a_callback_that_raises_before_publishing_cancels(tmp_path: Path, phase: str) -> None:
+    write_files(tmp_path / "lake")
+    before = sorted(path.name for path in (tmp_path / "lake").iterdir())
+
+    def cancel(step: Progress) -> None:
+        if step.phase == phase:
+            raise InterruptedError("enough")
+
+    with pytest.raises(InterruptedError, match="enough"):
+        compact(tmp_path / "lake", on_progress=cancel)
+    assert sorted(path.name for path in (tmp_path / "lake").iterdir()) == before
+
+
+def test_a_callback_that_raises_after_publishing_changes_nothing(tmp_path: Path) -> None:
+    write_files(tmp_path / "lake")
+
+    def fail(step: Progress) -> None:
+        if step.phase in ("publish", "measure"):
+            raise RuntimeError("too late")
+
+    assert compact(tmp_path / "lake", on_progress=fail).stats.after_file_count == 1
+
+
+def test_a_callback_must_be_callable(tmp_path: Path) -> None:
+    write_files(tmp_path / "lake")
+    with pytest.raises(ValueError, match="on_progress must be callable, got 3"):
+        compact(tmp_path / "lake", on_progress=3)  # type: ignore[arg-type]
+
+
+def test_names_are_found_by_completion_before_first_use() -> None:
+    assert (
+        run_fresh("import maintenance_assets as m\nprint(sorted({*m.__all__} - {*dir(m)}))") == "[]"
+    )
+
+
+def test_a_result_is_short_to_print(tmp_path: Path) -> None:
+    write_files(tmp_path / "lake", 50)
+    assert len(repr(compact(tmp_path / "lake", dry_run=True))) < 1000

@@ -14,9 +14,18 @@ class FileAccess(Protocol):
     @property
     def is_local(self) -> bool: ...
 
+    @property
+    def fs(self) -> Any: ...
+
+    def url(self, path: str) -> str: ...
+
     def open_input(self, path: str) -> AbstractContextManager[Any]: ...
 
     def open_output(self, path: str) -> AbstractContextManager[Any]: ...
+
+    def make_directory(self, path: str) -> None: ...
+
+    def make_durable(self, path: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,8 @@ class RewriteOutcome:
     """What became of a task: the written paths in order, or the error in words."""
 
     index: int
+    engine: str
+    """Who did it: not always the engine that was asked."""
     written: tuple[str, ...] = ()
     error: str | None = None
     notes: tuple[str, ...] = ()
@@ -44,6 +55,8 @@ class Resources:
 
     memory_bytes: int
     workers: int
+    strict: bool = False
+    """Refuse what this engine cannot keep, instead of handing it to one that can."""
 
 
 class Engine(Protocol):

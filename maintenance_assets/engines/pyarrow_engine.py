@@ -48,10 +48,10 @@ def rewrite_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> R
     """Rewrite one group; what goes wrong is reported for this group alone."""
     try:
         notes = _write_group(task, access, memory_bytes)
-        return RewriteOutcome(task.index, task.staged, notes=notes)
+        return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes)
     except (RewriteError, pa.ArrowException, OSError) as error:
-        logger.warning("group %d was not rewritten: %s", task.index, error)
-        return RewriteOutcome(task.index, error=f"{type(error).__name__}: {error}")
+        logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
+        return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
 
 
 def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> tuple[str, ...]:

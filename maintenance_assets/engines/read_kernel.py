@@ -33,7 +33,10 @@ def read_file(
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
-            raise RewriteError(f"'{file.path}' cannot be read: {error}") from error
+            what = " ".join(str(error).split())
+            raise RewriteError(
+                f"'{file.path}' cannot be read: {what}. Restore that file or move it away"
+            ) from error
         yield batch
 
 

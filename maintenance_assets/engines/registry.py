@@ -6,6 +6,7 @@ from maintenance_assets.engines.protocol import Engine
 
 _ENGINES = {
     "pyarrow": "maintenance_assets.engines.pyarrow_engine:PyArrowEngine",
+    "duckdb": "maintenance_assets.engines.duckdb_engine:DuckDBEngine",
 }
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["discover", "execute", "publish"]
+Phase = Literal["discover", "execute", "publish", "measure"]
+"""Footers read, groups rewritten, groups made visible, and footers read again afterwards."""
 
 
 @dataclass(frozen=True, slots=True)

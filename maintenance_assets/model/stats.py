@@ -1,6 +1,6 @@
 """The canonical figures of a maintenance operation."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -17,7 +17,7 @@ class MaintenanceStats:
     compression_codec: str | None
     dry_run: bool
     zorder_columns: list[str] | None = None
-    planned_groups: list[list[str]] | None = None
+    planned_groups: list[list[str]] | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The canonical keys; `zorder_columns` and `planned_groups` only where they apply."""

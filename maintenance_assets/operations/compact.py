@@ -3,6 +3,7 @@
 import logging
 import os
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,7 +41,7 @@ from maintenance_assets.storage.journal import (
     OutputEntry,
     run_directory,
 )
-from maintenance_assets.storage.lease import Lease
+from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.publish import (
     Published,
     publish,
@@ -66,6 +67,7 @@ def compact(
     storage_options: Mapping[str, Any] | None = None,
     memory_budget_mb: float = DEFAULT_MEMORY_BUDGET_MB,
     max_workers: int | None = None,
+    strict: bool = False,
     on_progress: ProgressCallback | None = None,
 ) -> CompactionResult:
     """Merge small files and split oversized ones, partition by partition.
@@ -75,12 +77,16 @@ def compact(
     (which carries the result) says which and why.
     """
     started = time.monotonic()
+    if on_progress is not None and not callable(on_progress):
+        raise ValueError(f"on_progress must be callable, got {on_progress!r}")
     run = _Run(
         policy=CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
         engine=get_engine(engine),
         filter=parse_partition_filter(partition_filter),
         resources=Resources(
-            memory_budget_bytes(memory_budget_mb), worker_count(max_workers, os.cpu_count() or 1)
+            memory_budget_bytes(memory_budget_mb),
+            worker_count(max_workers, os.cpu_count() or 1),
+            strict,
         ),
         store=open_store(path, filesystem, storage_options),
         on_progress=on_progress,
@@ -112,12 +118,15 @@ class _Run:
     """Original files that were rewritten; outputs of an earlier pass do not count."""
     outputs: set[str] = field(default_factory=set)
     codecs: set[str] = field(default_factory=set)
+    written_by: Counter[str] = field(default_factory=Counter)
 
     def preview(self) -> CompactionResult:
         """A dry run: the plan and its predictions; nothing is written."""
         snapshot, plan = self._plan()
         self.failures += plan.failures
         self._note(plan.groups)
+        if self.store.exists(self.store.path(WORK_DIRECTORY)):
+            self.notes["a run is under way or was interrupted; a real run recovers it first"] = None
         return self._result(snapshot, plan, plan.predicted)
 
     def execute(self) -> CompactionResult:
@@ -129,15 +138,16 @@ class _Run:
         while not plan.is_empty and self.passes < MAX_PASSES:
             published = self._pass(plan)
             self.passes += 1
-            after, plan = self._plan()
+            after, plan = self._plan(again=True)
             plan = plan.without({path for failure in self.failures for path in failure.paths})
             # A conflict will not go away by trying at once; merged files may now fit together.
             if not published or self.conflicts:
                 break
         return self._result(before, first, self._measured(before, after))
 
-    def _plan(self) -> tuple[Snapshot, CompactionPlan]:
-        snapshot = discover(self.store, self.filter, self.on_progress)
+    def _plan(self, *, again: bool = False) -> tuple[Snapshot, CompactionPlan]:
+        report = self._report_measuring if again else self.on_progress
+        snapshot = discover(self.store, self.filter, report)
         return snapshot, plan_compaction(snapshot, self.policy)
 
     def _pass(self, plan: CompactionPlan) -> bool:
@@ -171,6 +181,8 @@ class _Run:
             error = outcome.error
             if error is None:
                 error = self._accept(group, outcome.written, written)
+            if error is None:
+                self.written_by[outcome.engine] += 1
             if error is not None:
                 self._blame(group, error)
             self.notes.update(dict.fromkeys(outcome.notes))
@@ -189,6 +201,7 @@ class _Run:
         self.failures.append(GroupFailure(tuple(group.file_paths()), error))
 
     def _task(self, index: int, group: RewriteGroup, run_id: str) -> RewriteTask:
+        """Outputs are named in the order of the plan: sorted by name, rows keep their order."""
         staged = tuple(
             self.store.path(f"{run_directory(run_id)}/{output_name(OPERATION)}.staged")
             for _ in group.output_rows
@@ -238,7 +251,7 @@ class _Run:
         for conflict in self.conflicts:
             logger.warning("group left as it was: %s", conflict.reason)
         self.modes.add(published.mode)
-        self._report(Progress("publish", len(published.groups), len(written)))
+        self._report_safely(Progress("publish", len(published.groups), len(written)))
 
     def _clean_up_after_error(self) -> None:
         """The error matters more than what it left: the next run recovers that anyway."""
@@ -279,6 +292,7 @@ class _Run:
             failures=tuple(self.failures),
             notes=tuple(self.notes),
             recovered=self.recovered,
+            written_by=dict(self.written_by),
         )
 
     def _note(self, groups: Sequence[RewriteGroup]) -> None:
@@ -288,6 +302,16 @@ class _Run:
         if self.on_progress is not None:
             self.on_progress(progress)
 
+    def _report_measuring(self, progress: Progress) -> None:
+        self._report_safely(replace(progress, phase="measure"))
+
+    def _report_safely(self, progress: Progress) -> None:
+        """Before publishing, a callback that raises cancels the run; afterwards it is too late."""
+        try:
+            self._report(progress)
+        except Exception:
+            logger.exception("the progress callback failed after the files were published")
+
 
 def _entry(store: Store, group: RewriteGroup, paths: Sequence[str]) -> GroupEntry:
     directory = store.relative(group.directory)
@@ -296,16 +320,21 @@ def _entry(store: Store, group: RewriteGroup, paths: Sequence[str]) -> GroupEntr
         directory=directory,
         inputs=tuple(InputEntry(store.relative(f.path), f.version) for f in group.files),
         outputs=tuple(
-            OutputEntry(store.relative(path), prefix + output_name(OPERATION)) for path in paths
+            OutputEntry(store.relative(path), prefix + _final_name(path)) for path in paths
         ),
     )
+
+
+def _final_name(staged: str) -> str:
+    """The name before `.staged`, whatever an engine put after that."""
+    return staged.rpartition("/")[2].partition(".staged")[0]
 
 
 def _failure_message(result: CompactionResult) -> str:
     failed = result.failures
     done = result.stats.compacted_file_count
     return (
-        f"{len(failed)} group(s) were left as they were: {failed[0].reason}"
+        f"{len(failed)} group(s) were left as they were: {failed[0].reason.rstrip('.')}"
         + (f" (and {len(failed) - 1} more, see .result.failures)" if len(failed) > 1 else "")
         + f". The other groups are committed: {done} file(s) compacted."
     )

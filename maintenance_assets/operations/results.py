@@ -1,6 +1,7 @@
 """What an operation tells its caller."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from maintenance_assets.model.files import UntouchedFile
@@ -14,7 +15,7 @@ class CompactionResult:
     """The canonical stats and everything beside them."""
 
     stats: MaintenanceStats
-    plan: CompactionPlan
+    plan: CompactionPlan = field(repr=False)
     engine: str
     rows: int
     seconds: float
@@ -26,6 +27,8 @@ class CompactionResult:
     failures: tuple[GroupFailure, ...] = ()
     notes: tuple[str, ...] = ()
     recovered: tuple[str, ...] = ()
+    written_by: Mapping[str, int] = field(default_factory=dict)
+    """Groups written by each engine: what one cannot keep, another writes."""
     mode: str = "encode"
 
     @property

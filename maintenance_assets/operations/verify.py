@@ -5,6 +5,7 @@ import pyarrow as pa
 from maintenance_assets.errors import VerificationError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.planning.fidelity import schema_difference
 from maintenance_assets.planning.file_metadata import with_row_count
 
 
@@ -19,55 +20,11 @@ def verify_group(group: RewriteGroup, written: tuple[DataFile, ...]) -> None:
 
 
 def _verify_fields(actual: pa.Schema, promised: pa.Schema) -> None:
-    if actual.remove_metadata().equals(promised.remove_metadata(), check_metadata=True):
-        return
-    actual, promised = _plain_maps(actual), _plain_maps(promised)
-    for name in dict.fromkeys([*promised.names, *actual.names]):
-        left, right = _fields(promised, name), _fields(actual, name)
-        if len(left) != len(right) or not all(
-            one.equals(other, check_metadata=True) for one, other in zip(left, right, strict=True)
-        ):
-            raise VerificationError(
-                f"column '{name}' would become {_describe(right)} instead of {_describe(left)}; "
-                "the engine cannot keep it, so its files are left as they are"
-            )
-    if actual.names != promised.names:
-        raise VerificationError("the order of columns would change")
-
-
-def _plain_maps(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([field.with_type(_plain_map(field.type)) for field in schema])
-
-
-def _plain_map(type_: pa.DataType) -> pa.DataType:
-    """PyArrow names the entries of a map after its column when it reads: that says nothing."""
-    plain = [type_.field(i).with_type(_plain_map(type_.field(i).type)) for i in _children(type_)]
-    if pa.types.is_map(type_):
-        key, item = type_.key_field, type_.item_field
-        return pa.map_(
-            key.with_type(_plain_map(key.type)),
-            item.with_type(_plain_map(item.type)),
-            type_.keys_sorted,
+    difference = schema_difference(actual, promised)
+    if difference:
+        raise VerificationError(
+            f"{difference}; the engine cannot keep it, so its files are left as they are"
         )
-    if pa.types.is_struct(type_):
-        return pa.struct(plain)
-    if pa.types.is_large_list(type_):
-        return pa.large_list(plain[0])
-    if pa.types.is_fixed_size_list(type_):
-        return pa.list_(plain[0], type_.list_size)
-    return pa.list_(plain[0]) if pa.types.is_list(type_) else type_
-
-
-def _children(type_: pa.DataType) -> range:
-    return range(0 if isinstance(type_, pa.BaseExtensionType) else type_.num_fields)
-
-
-def _fields(schema: pa.Schema, name: str) -> list[pa.Field]:
-    return [field for field in schema if field.name == name]
-
-
-def _describe(fields: list[pa.Field]) -> str:
-    return ", ".join(f"{field} {field.metadata or ''}".strip() for field in fields) or "missing"
 
 
 def _verify_metadata(file: DataFile, promised: pa.Schema) -> None:

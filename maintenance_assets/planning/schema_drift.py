@@ -42,8 +42,8 @@ class SchemaConflict:
         """The conflict and its remedy in one sentence each."""
         return (
             f"column {self.column!r} is {self.left_type} in {self.left_path!r} and "
-            f"{self.right_type} in {self.right_path!r}: {self.reason}. Nothing was changed. "
-            "Rewrite one of the two files so that the column agrees, or keep the files apart."
+            f"{self.right_type} in {self.right_path!r}: {self.reason}. "
+            "Rewrite one of the two so that the column agrees, or move it to another directory"
         )
 
 

@@ -124,8 +124,8 @@ def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:
 def _refuse_format(store: Store, name: str, path: str) -> None:
     if name in _FORMAT_MARKS:
         raise UnsupportedDatasetError(
-            f"'{store.shown}' holds {_FORMAT_MARKS[name]} ('{name}' at '{path}'). Rewriting its "
-            "files would break it: maintain it with its own tools."
+            f"'{store.shown}' holds or lies in {_FORMAT_MARKS[name]} ('{name}' at '{path}'). "
+            "Rewriting its files would break it: maintain it with its own tools."
         )
 
 
@@ -134,8 +134,8 @@ def _refuse_iceberg(store: Store, segments: list[str], path: str) -> None:
         segments[-1].endswith(".metadata.json") or segments[-1] == "version-hint.text"
     ):
         raise UnsupportedDatasetError(
-            f"'{store.shown}' holds an Iceberg table (its metadata is at '{path}'). Rewriting its "
-            "files would break it: maintain it with its own tools."
+            f"'{store.shown}' holds or lies in an Iceberg table (its metadata is at '{path}'). "
+            "Rewriting its files would break it: maintain it with its own tools."
         )
 
 

@@ -104,6 +104,18 @@ class Store:
                 yield handle
             self.forget(path)
 
+    def url(self, path: str) -> str:
+        """A path with its protocol, for tools that choose a file system by it."""
+        return path if self.is_local else str(self.fs.unstrip_protocol(path))
+
+    def make_durable(self, path: str) -> None:
+        """Sync a file that somebody else wrote."""
+        if self.is_local:
+            with open(path, "rb") as handle:
+                os.fsync(handle.fileno())
+        else:
+            self.forget(path)
+
     def copy_permissions(self, source: str, target: str) -> None:
         """Give an output the mode and, where allowed, the owner of an input."""
         if not self.is_local:

@@ -146,6 +146,14 @@ def test_one_row_bound_gives_one_row_per_file(engine: str, local: Lake) -> None:
     assert row_counts(local, local.files()) == [1, 1, 1]
 
 
+def test_rows_keep_the_order_of_file_names(engine: str, local: Lake) -> None:
+    for part in range(30):
+        start = part * 190
+        local.write(f"part-{part:03}.parquet", {"id": list(range(start, start + 190))})
+    local.compact(engine, target_rows_per_file=1000)
+    assert local.column("id") == list(range(30 * 190))
+
+
 def test_file_exactly_at_the_row_bound_is_left(engine: str, local: Lake) -> None:
     local.write("a.parquet", {"id": list(range(30))})
     before = local.tree()

@@ -1,0 +1,200 @@
+"""DuckDB: COPY where it keeps everything, else its reader or the PyArrow kernels."""
+
+import logging
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from maintenance_assets.engines import duckdb_sql as sql
+from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.duckdb_capability import copy_obstacle, read_obstacle
+from maintenance_assets.engines.protocol import (
+    FileAccess,
+    Resources,
+    RewriteOutcome,
+    RewriteTask,
+)
+from maintenance_assets.engines.pyarrow_engine import rewrite_group
+from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
+from maintenance_assets.engines.write_kernel import write_files
+from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
+from maintenance_assets.planning.fidelity import schema_difference
+from maintenance_assets.planning.file_metadata import with_row_count
+
+logger = logging.getLogger(__name__)
+
+_VECTOR_ROWS = 2048
+_LEAST_MEMORY = 128 * MIB
+"""DuckDB cannot work with less."""
+
+
+class DuckDBEngine:
+    """Each group is one COPY; what COPY would change goes another way, and says so."""
+
+    name = "duckdb"
+
+    def rewrite(
+        self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
+    ) -> Iterator[RewriteOutcome]:
+        """Rewrite the largest groups first."""
+        ordered = sorted(tasks, key=lambda task: -task.group.total_bytes)
+        workers = max(1, min(resources.workers, len(ordered)))
+        with (
+            _connect(access, resources) as connection,
+            ThreadPoolExecutor(workers, thread_name_prefix="rewrite") as pool,
+        ):
+            rewriter = _Rewriter(connection, access, resources, resources.memory_bytes // workers)
+            futures = [pool.submit(rewriter.rewrite, task) for task in ordered]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+class _Rewriter:
+    def __init__(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        access: FileAccess,
+        resources: Resources,
+        share: int,
+    ) -> None:
+        self._connection = connection
+        self._access = access
+        self._strict = resources.strict
+        self._share = share
+
+    def rewrite(self, task: RewriteTask) -> RewriteOutcome:
+        """By COPY, else by DuckDB's reader, else by PyArrow; strict mode takes no detour."""
+        obstacle = copy_obstacle(task.group)
+        if obstacle is None:
+            try:
+                return self._copy(task)
+            except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
+                obstacle = f"DuckDB failed: {_first_line(error)}"
+        if self._strict:
+            return RewriteOutcome(task.index, "duckdb", error=f"RewriteError: {obstacle}")
+        return self._detour(task, obstacle)
+
+    def _detour(self, task: RewriteTask, obstacle: str) -> RewriteOutcome:
+        if read_obstacle(task.group) is None:
+            try:
+                return self._through_arrow(task, obstacle)
+            except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
+                obstacle = f"DuckDB failed: {_first_line(error)}"
+        outcome = rewrite_group(task, self._access, self._share)
+        note = f"PyArrow wrote some groups: {obstacle}"
+        return replace(outcome, notes=(*outcome.notes, note))
+
+    def _copy(self, task: RewriteTask) -> RewriteOutcome:
+        group = task.group
+        with self._connection.cursor() as cursor:
+            for path, rows, (files, offset) in _parts(task):
+                schema = with_row_count(group.schema, rows)
+                urls = [self._access.url(file) for file in files]
+                whole = len(task.staged) == 1
+                query = sql.select(urls, schema, offset, None if whole else rows)
+                self._access.make_directory(path.rpartition("/")[0])
+                cursor.execute(
+                    sql.copy(
+                        query, self._access.url(path), schema, group.writer, _group_rows(group)
+                    )
+                )
+                self._access.make_durable(path)
+                self._check(path, schema, rows)
+        return RewriteOutcome(task.index, "duckdb", task.staged)
+
+    def _check(self, path: str, schema: pa.Schema, rows: int) -> None:
+        """Compare with the plan now, while there still is another way to write the group."""
+        with self._access.open_input(path) as handle:
+            parquet = pq.ParquetFile(handle)
+            if parquet.metadata.num_rows != rows:
+                found = parquet.metadata.num_rows
+                raise RewriteError(f"COPY wrote {found} rows instead of {rows}")
+            difference = schema_difference(parquet.schema_arrow, schema)
+            if difference:
+                raise RewriteError(difference)
+
+    def _through_arrow(self, task: RewriteTask, obstacle: str) -> RewriteOutcome:
+        group = task.group
+        with self._connection.cursor() as cursor:
+            urls = [self._access.url(file.path) for file in group.files]
+            reader = cursor.sql(sql.select(urls, group.schema)).to_arrow_reader(MAX_BATCH_ROWS)
+            try:
+                write_files(
+                    (conform_batch(batch, group.schema, "the group") for batch in reader),
+                    group.schema,
+                    list(zip(task.staged, group.output_rows, strict=True)),
+                    group.writer,
+                    self._access,
+                    row_group_bytes=min(ROW_GROUP_BYTES, max(1, self._share // 4)),
+                )
+            finally:
+                reader.close()  # an undrained reader blocks its connection
+        note = f"DuckDB read some groups and PyArrow wrote them: {obstacle}"
+        return RewriteOutcome(task.index, "duckdb-arrow", task.staged, notes=(note,))
+
+
+@contextmanager
+def _connect(access: FileAccess, resources: Resources) -> Iterator[duckdb.DuckDBPyConnection]:
+    with tempfile.TemporaryDirectory(prefix="maintenance-duckdb-") as spill:
+        config: dict[str, Any] = {
+            "memory_limit": f"{max(_LEAST_MEMORY, resources.memory_bytes) // MIB}MiB",
+            "temp_directory": spill,
+            "threads": resources.workers,
+            "preserve_insertion_order": True,
+            # Nothing is ever downloaded: other stores come through fsspec.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        with duckdb.connect(":memory:", config=config) as connection:
+            # From statistics DuckDB concludes that a column without nulls is required.
+            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+            connection.execute("SET TimeZone = 'UTC'")
+            if not access.is_local:
+                connection.register_filesystem(access.fs)
+            yield connection
+
+
+def _parts(task: RewriteTask) -> Iterator[tuple[str, int, tuple[list[str], int]]]:
+    """For each output: its path, its rows, the files they are in and how many rows to skip."""
+    files = task.group.files
+    start = index = 0
+    first_row = 0
+    for path, rows in zip(task.staged, task.group.output_rows, strict=True):
+        while index < len(files) and first_row + files[index].num_rows <= start:
+            if start == 0 and rows == 0:
+                break
+            first_row += files[index].num_rows
+            index += 1
+        needed, covered = [], first_row
+        for file in files[index:]:
+            needed.append(file.path)
+            covered += file.num_rows
+            if covered >= start + rows and len(task.staged) > 1:
+                break
+        yield path, rows, (needed, start - first_row)
+        start += rows
+
+
+def _group_rows(group: RewriteGroup) -> int:
+    """Rows of a row group of about the usual size, in whole vectors."""
+    decoded = sum(file.decoded_bytes for file in group.files)
+    row_bytes = max(1, decoded // max(1, group.total_rows))
+    rows = min(ROW_GROUP_ROWS, max(_VECTOR_ROWS, ROW_GROUP_BYTES // row_bytes))
+    return rows // _VECTOR_ROWS * _VECTOR_ROWS
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
