@@ -15,8 +15,10 @@ import pyarrow.parquet as pq
 from maintenance_assets.engines import duckdb_sql as sql
 from maintenance_assets.engines.conform import conform_batch
 from maintenance_assets.engines.duckdb_capability import copy_obstacle, read_obstacle
+from maintenance_assets.engines.page_checksums import verify_page_checksums
 from maintenance_assets.engines.protocol import (
     FileAccess,
+    Foresight,
     Resources,
     RewriteOutcome,
     RewriteTask,
@@ -42,6 +44,17 @@ class DuckDBEngine:
     """Each group is one COPY; what COPY would change goes another way, and says so."""
 
     name = "duckdb"
+
+    def foresee(self, group: RewriteGroup, access: FileAccess, strict: bool) -> Foresight:
+        """Obstacles are known before anything is read."""
+        obstacle = copy_obstacle(group)
+        if obstacle is None:
+            return Foresight("duckdb")
+        if strict:
+            return Foresight("duckdb", error=_refusal(obstacle))
+        if read_obstacle(group) is None:
+            return Foresight("duckdb-arrow", note=_through_arrow_note(obstacle))
+        return Foresight("pyarrow", note=_pyarrow_note(obstacle))
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
@@ -80,22 +93,27 @@ class _Rewriter:
         obstacle = copy_obstacle(task.group)
         if obstacle is None:
             try:
+                self._verify_inputs(task)
                 return self._copy(task)
             except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
                 obstacle = f"DuckDB failed: {_first_line(error)}"
         if self._strict:
-            return RewriteOutcome(task.index, "duckdb", error=f"RewriteError: {obstacle}")
+            return RewriteOutcome(task.index, "duckdb", error=_refusal(obstacle))
         return self._detour(task, obstacle)
 
     def _detour(self, task: RewriteTask, obstacle: str) -> RewriteOutcome:
         if read_obstacle(task.group) is None:
             try:
+                self._verify_inputs(task)
                 return self._through_arrow(task, obstacle)
             except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
                 obstacle = f"DuckDB failed: {_first_line(error)}"
         outcome = rewrite_group(task, self._access, self._share)
-        note = f"PyArrow wrote some groups: {obstacle}"
-        return replace(outcome, notes=(*outcome.notes, note))
+        return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
+
+    def _verify_inputs(self, task: RewriteTask) -> None:
+        for file in task.group.files:
+            verify_page_checksums(file, self._access)
 
     def _copy(self, task: RewriteTask) -> RewriteOutcome:
         group = task.group
@@ -142,8 +160,8 @@ class _Rewriter:
                 )
             finally:
                 reader.close()  # an undrained reader blocks its connection
-        note = f"DuckDB read some groups and PyArrow wrote them: {obstacle}"
-        return RewriteOutcome(task.index, "duckdb-arrow", task.staged, notes=(note,))
+        notes = (_through_arrow_note(obstacle),)
+        return RewriteOutcome(task.index, "duckdb-arrow", task.staged, notes=notes)
 
 
 @contextmanager
@@ -192,8 +210,21 @@ def _group_rows(group: RewriteGroup) -> int:
     """Rows of a row group of about the usual size, in whole vectors."""
     decoded = sum(file.decoded_bytes for file in group.files)
     row_bytes = max(1, decoded // max(1, group.total_rows))
-    rows = min(ROW_GROUP_ROWS, max(_VECTOR_ROWS, ROW_GROUP_BYTES // row_bytes))
-    return rows // _VECTOR_ROWS * _VECTOR_ROWS
+    # DuckDB closes a row group at the first vector that reaches the limit.
+    rows = min(ROW_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes) - _VECTOR_ROWS
+    return max(1, rows // _VECTOR_ROWS) * _VECTOR_ROWS
+
+
+def _refusal(obstacle: str) -> str:
+    return f"RewriteError: {obstacle} (strict: no other engine may write the group)"
+
+
+def _pyarrow_note(obstacle: str) -> str:
+    return f"PyArrow writes some groups: {obstacle}"
+
+
+def _through_arrow_note(obstacle: str) -> str:
+    return f"DuckDB reads some groups and PyArrow writes them: {obstacle}"
 
 
 def _first_line(error: Exception) -> str:

@@ -59,10 +59,23 @@ class Resources:
     """Refuse what this engine cannot keep, instead of handing it to one that can."""
 
 
+@dataclass(frozen=True, slots=True)
+class Foresight:
+    """What an engine would do with a group, for a dry run."""
+
+    engine: str
+    note: str | None = None
+    error: str | None = None
+
+
 class Engine(Protocol):
     """Rewrites groups; it never lists, chooses names, deletes or commits."""
 
     name: str
+
+    def foresee(self, group: RewriteGroup, access: FileAccess, strict: bool) -> Foresight:
+        """Who would write a group, and what is to be said about it."""
+        ...
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources

@@ -9,6 +9,7 @@ import pyarrow as pa
 from maintenance_assets.engines.dictionaries import check_dictionaries, has_nested_dictionary
 from maintenance_assets.engines.protocol import (
     FileAccess,
+    Foresight,
     Resources,
     RewriteOutcome,
     RewriteTask,
@@ -26,6 +27,10 @@ class PyArrowEngine:
     """Streams each group through the read and write kernels."""
 
     name = "pyarrow"
+
+    def foresee(self, group: RewriteGroup, access: FileAccess, strict: bool) -> Foresight:
+        """The kernels write every group; what they cannot keep is found in the result."""
+        return Foresight(self.name)
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources

@@ -112,6 +112,7 @@ class _Run:
     failures: list[GroupFailure] = field(default_factory=list)
     conflicts: list[GroupFailure] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
+    engine_notes: dict[str, None] = field(default_factory=dict)
     modes: set[str] = field(default_factory=set)
     passes: int = 0
     inputs: dict[str, DataFile] = field(default_factory=dict)
@@ -125,9 +126,19 @@ class _Run:
         snapshot, plan = self._plan()
         self.failures += plan.failures
         self._note(plan.groups)
+        self._foresee(plan)
         if self.store.exists(self.store.path(WORK_DIRECTORY)):
             self.notes["a run is under way or was interrupted; a real run recovers it first"] = None
         return self._result(snapshot, plan, plan.predicted)
+
+    def _foresee(self, plan: CompactionPlan) -> None:
+        for group in plan.groups:
+            seen = self.engine.foresee(group, self.store, self.resources.strict)
+            self.written_by[seen.engine] += 1
+            if seen.note:
+                self.engine_notes[seen.note] = None
+            if seen.error:
+                self.failures.append(GroupFailure(tuple(group.file_paths()), seen.error))
 
     def execute(self) -> CompactionResult:
         """Run until planning finds nothing more to do."""
@@ -185,7 +196,7 @@ class _Run:
                 self.written_by[outcome.engine] += 1
             if error is not None:
                 self._blame(group, error)
-            self.notes.update(dict.fromkeys(outcome.notes))
+            self.engine_notes.update(dict.fromkeys(outcome.notes))
             done_bytes += group.total_bytes
             self._report(Progress("execute", done, len(tasks), done_bytes, total))
         return written
@@ -290,7 +301,7 @@ class _Run:
             passes=self.passes,
             conflicts=tuple(self.conflicts),
             failures=tuple(self.failures),
-            notes=tuple(self.notes),
+            notes=(*self.notes, *self.engine_notes),
             recovered=self.recovered,
             written_by=dict(self.written_by),
         )
