@@ -1,6 +1,7 @@
 """Dictionary columns: what merging can do to them that would make a file unreadable."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,28 @@ def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAc
                 _check_row_groups(group, parquet)
             for index in range(parquet.metadata.num_row_groups if narrow else 0):
                 _check_indices(parquet, index, narrow)
+
+
+def check_ordered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; raise where the categories of an ordered column are not always the same."""
+    ordered = [
+        index
+        for index, field in enumerate(schema)
+        if pa.types.is_dictionary(field.type) and field.type.ordered
+    ]
+    known: dict[int, Any] = {}
+    for batch in batches:
+        for index in ordered:
+            found = batch.column(index).dictionary
+            longer, shorter = sorted((known.get(index, found), found), key=len, reverse=True)
+            known[index] = longer
+            # One that only goes on where the other ends keeps the order of both.
+            if not longer.slice(0, len(shorter)).equals(shorter):
+                raise RewriteError(
+                    f"the categories of the ordered column '{schema.field(index).name}' differ "
+                    "between files; together they have no order"
+                )
+        yield batch
 
 
 def has_nested_dictionary(schema: pa.Schema) -> bool:

@@ -2,7 +2,7 @@
 
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
@@ -58,7 +58,7 @@ class DuckDBEngine:
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
-    ) -> Iterator[RewriteOutcome]:
+    ) -> Generator[RewriteOutcome, None, None]:
         """Rewrite the largest groups first."""
         ordered = sorted(tasks, key=lambda task: -task.group.total_bytes)
         workers = max(1, min(resources.workers, len(ordered)))

@@ -1,6 +1,6 @@
 """The contract between operations and engines."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -79,6 +79,6 @@ class Engine(Protocol):
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
-    ) -> Iterator[RewriteOutcome]:
-        """Yield the outcome of each task as it ends, in any order."""
+    ) -> Generator[RewriteOutcome, None, None]:
+        """Yield the outcome of each task as it ends, in any order; closing it stops the work."""
         ...

@@ -1,12 +1,16 @@
 """PyArrow: one process, a thread per group, memory bounded by decoded bytes."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pyarrow as pa
 
-from maintenance_assets.engines.dictionaries import check_dictionaries, has_nested_dictionary
+from maintenance_assets.engines.dictionaries import (
+    check_dictionaries,
+    check_ordered,
+    has_nested_dictionary,
+)
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
@@ -34,7 +38,7 @@ class PyArrowEngine:
 
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
-    ) -> Iterator[RewriteOutcome]:
+    ) -> Generator[RewriteOutcome, None, None]:
         """Rewrite the largest groups first, so that no big one is left for the end."""
         ordered = sorted(tasks, key=lambda task: -task.group.total_bytes)
         workers = max(1, min(resources.workers, len(ordered)))
@@ -67,7 +71,7 @@ def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> tu
         for batch in read_file(file, group.schema, access, max(1, memory_bytes // 16))
     )
     write_files(
-        batches,
+        check_ordered(batches, group.schema),
         group.schema,
         list(zip(task.staged, group.output_rows, strict=True)),
         group.writer,

@@ -122,12 +122,15 @@ class _Int96Check:
 
     def _columns(self, schema: Any) -> list[str]:
         """Top-level columns with an INT96 somewhere inside."""
-        return list(
-            dict.fromkeys(
-                schema.column(i).path.split(".")[0]
-                for i in range(len(schema))
-                if schema.column(i).physical_type == "INT96"
+        dotted = [name for name in self._file.schema.arrow.names if "." in name]
+        if dotted:
+            raise RewriteError(
+                f"'{self._file.path}' has INT96 timestamps and a column '{dotted[0]}', whose dot "
+                "makes it impossible to check their range. Rename that column"
             )
+        paths = [schema.column(i) for i in range(len(schema))]
+        return list(
+            dict.fromkeys(c.path.split(".")[0] for c in paths if c.physical_type == "INT96")
         )
 
 

@@ -5,10 +5,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from maintenance_assets.engines.protocol import Engine, Resources, RewriteTask
+from maintenance_assets.engines.protocol import Engine, Resources, RewriteOutcome, RewriteTask
 from maintenance_assets.engines.registry import get_engine
 from maintenance_assets.errors import (
     IncompleteMaintenanceError,
@@ -42,9 +43,11 @@ from maintenance_assets.storage.journal import (
     run_directory,
 )
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
+from maintenance_assets.storage.neighbours import refuse_busy_neighbours
 from maintenance_assets.storage.publish import (
     Published,
     publish,
+    recover_run,
     recover_runs,
 )
 
@@ -52,6 +55,8 @@ logger = logging.getLogger(__name__)
 
 OPERATION = "compact"
 MAX_PASSES = 3
+Written = dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]]
+"""What was written and verified: by journal entry, the group and its outputs."""
 
 
 def compact(
@@ -165,7 +170,8 @@ class _Run:
         """Execute and publish one plan; whether anything became visible."""
         run_id = uuid7()
         with Lease(self.store, run_id, OPERATION) as lease:
-            self.recovered += recover_runs(self.store)
+            self.recovered += recover_runs(self.store, lease)
+            refuse_busy_neighbours(self.store)
             try:
                 written = self._write(plan, run_id)
                 published = publish(
@@ -174,32 +180,36 @@ class _Run:
             except LeaseLostError:
                 raise  # another process may be recovering this run by now: touch nothing
             except BaseException:
-                self._clean_up_after_error()
+                self._clean_up_after_error(lease, run_id)
                 raise
         self._account(published, written)
         return bool(published.groups)
 
-    def _write(
-        self, plan: CompactionPlan, run_id: str
-    ) -> dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]]:
+    def _write(self, plan: CompactionPlan, run_id: str) -> Written:
         tasks = [self._task(index, group, run_id) for index, group in enumerate(plan.groups)]
         total = sum(group.total_bytes for group in plan.groups)
         done_bytes = 0
-        written: dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]] = {}
+        written: Written = {}
         outcomes = self.engine.rewrite(tasks, self.store, self.resources)
-        for done, outcome in enumerate(outcomes, start=1):
-            group = plan.groups[outcome.index]
-            error = outcome.error
-            if error is None:
-                error = self._accept(group, outcome.written, written)
-            if error is None:
-                self.written_by[outcome.engine] += 1
-            if error is not None:
-                self._blame(group, error)
-            self.engine_notes.update(dict.fromkeys(outcome.notes))
-            done_bytes += group.total_bytes
-            self._report(Progress("execute", done, len(tasks), done_bytes, total))
+        # Closed on the way out, whatever happens: no worker may go on after the clean-up.
+        with closing(outcomes):
+            for done, outcome in enumerate(outcomes, start=1):
+                group = plan.groups[outcome.index]
+                self._take(group, outcome, written)
+                done_bytes += group.total_bytes
+                self._report(Progress("execute", done, len(tasks), done_bytes, total))
         return written
+
+    def _take(self, group: RewriteGroup, outcome: RewriteOutcome, written: Written) -> None:
+        """Check what an engine made of a group."""
+        error = outcome.error
+        if error is None:
+            error = self._accept(group, outcome.written, written)
+        if error is None:
+            self.written_by[outcome.engine] += 1
+        else:
+            self._blame(group, error)
+        self.engine_notes.update(dict.fromkeys(outcome.notes))
 
     def _blame(self, group: RewriteGroup, error: str) -> None:
         """A group whose files were changed under the engine is a conflict, not a failure."""
@@ -223,7 +233,7 @@ class _Run:
         self,
         group: RewriteGroup,
         paths: Sequence[str],
-        written: dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]],
+        written: Written,
     ) -> str | None:
         """Verify what an engine wrote and note it for publishing, or say what is wrong."""
         try:
@@ -231,7 +241,7 @@ class _Run:
             verify_group(group, files)
             for path in paths:
                 self.store.copy_permissions(group.files[0].path, path)
-        except (VerificationError, UnreadableFileError, FileNotFoundError) as error:
+        except (VerificationError, UnreadableFileError, OSError) as error:
             return f"{type(error).__name__}: {error}"
         written[_entry(self.store, group, paths)] = (group, files)
         return None
@@ -245,7 +255,7 @@ class _Run:
     def _account(
         self,
         published: Published,
-        written: Mapping[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]],
+        written: Written,
     ) -> None:
         for entry in published.groups:
             group, files = written[entry]
@@ -259,15 +269,19 @@ class _Run:
             GroupFailure(tuple(self.store.path(i.path) for i in entry.inputs), why)
             for entry, why in published.conflicts
         ]
+        self.failures += [
+            GroupFailure(tuple(self.store.path(i.path) for i in entry.inputs), why)
+            for entry, why in published.denied
+        ]
         for conflict in self.conflicts:
             logger.warning("group left as it was: %s", conflict.reason)
         self.modes.add(published.mode)
         self._report_safely(Progress("publish", len(published.groups), len(written)))
 
-    def _clean_up_after_error(self) -> None:
+    def _clean_up_after_error(self, lease: Lease, run_id: str) -> None:
         """The error matters more than what it left: the next run recovers that anyway."""
         try:
-            recover_runs(self.store)
+            recover_run(self.store, lease, run_id)
         except Exception as error:
             logger.warning("left for the next run to recover: %s", error)
 

@@ -28,5 +28,5 @@ def recover_store(store: Store) -> tuple[str, ...]:
     """The same for a store that is open, as every run does first."""
     if not store.exists(store.path(WORK_DIRECTORY)):
         return ()
-    with Lease(store, uuid7(), "recover"):
-        return recover_runs(store)
+    with Lease(store, uuid7(), "recover") as lease:
+        return recover_runs(store, lease)

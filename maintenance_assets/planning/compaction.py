@@ -15,7 +15,7 @@ from maintenance_assets.model.plans import (
 )
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
-from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.encoding import keeps_sorting, writer_options
 from maintenance_assets.planning.packing import (
     Load,
     is_oversized,
@@ -108,8 +108,6 @@ def predicted_codec(
     files: Sequence[DataFile], groups: Sequence[RewriteGroup], policy: CompactionPolicy
 ) -> str | None:
     """The codec of what is written, or of what is there when nothing is."""
-    if policy.compression is not None:
-        return policy.compression
     if groups:
         return codec_label(codec for group in groups for codec in group.writer.codecs())
     return codec_label(codec for file in files for codec in file.codecs)
@@ -176,10 +174,11 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
 
 def _sorting_notes(files: Sequence[DataFile]) -> tuple[str, ...]:
     orders = sorted({str(column) for file in files for column in file.sorting})
-    if not orders or len(files) == 1:
+    if not orders or keeps_sorting(files):
         return ()
     order = ", ".join(orders)
-    return (f"the declared sort order ({order}) holds inside each source, not in the output",)
+    where = "holds inside each source or row group, not in the output"
+    return (f"the declared sort order ({order}) {where}",)
 
 
 def _predicted_bytes(group: CompactionGroup) -> int:

@@ -22,10 +22,14 @@ def writer_options(files: Sequence[DataFile], compression: str | None) -> Writer
             leaf.startswith(("INT32", "INT64")) and "Decimal" in leaf for leaf in leaves
         ),
         times_in_utc=any("Time(isAdjustedToUTC=true" in leaf for leaf in leaves),
-        # The rows of a single file stay in their order; those of several are only put in a row.
-        sorting=files[0].sorting if len(files) == 1 else (),
+        sorting=files[0].sorting if keeps_sorting(files) else (),
         page_index=any(file.has_page_index for file in files),
     )
+
+
+def keeps_sorting(files: Sequence[DataFile]) -> bool:
+    """A declared order holds inside a row group; of several, only one after the other is left."""
+    return len(files) == 1 and files[0].row_group_count <= 1
 
 
 def _main_codec(files: Sequence[DataFile]) -> str:

@@ -182,7 +182,6 @@ def _describe_changes(merged: pa.Schema, shapes: list[pa.Schema]) -> Iterable[st
     """Say which columns will not come out as some file has them."""
     if len(shapes) == 1:
         return
-    lowered = Counter(name.lower() for name in merged.names)
     by_name = [{field.name: field for field in shape} for shape in shapes]
     for field in merged:
         found = [fields[field.name] for fields in by_name if field.name in fields]
@@ -193,8 +192,6 @@ def _describe_changes(merged: pa.Schema, shapes: list[pa.Schema]) -> Iterable[st
             yield f"column {field.name!r}: absent from some files, null in their rows"
         elif field.nullable and not all(f.nullable for f in found):
             yield f"column {field.name!r}: required in some files, becomes nullable"
-        if lowered[field.name.lower()] > 1:
-            yield f"column {field.name!r}: another column differs only in upper and lower case"
 
 
 def _merge_siblings(
@@ -210,6 +207,7 @@ def _merge_siblings(
         else field.with_nullable(True)
         for field in left
     ]
+    _check_spellings(left, right, place)
     merged += [field.with_nullable(True) for field in right if field.name not in mine]
     _check_field_ids(merged, place)
     return merged
@@ -225,6 +223,18 @@ def _check_repeated_names(left: list[ArrowField], right: list[ArrowField], place
             ]
             reason = "the name is used by several columns of one file and the files differ"
             place.child(name).refuse(types[0], types[1], reason)
+
+
+def _check_spellings(left: list[ArrowField], right: list[ArrowField], place: _Place) -> None:
+    """`userId` here and `userid` there are one column to SQL engines and two to Arrow."""
+    folded = {field.name.casefold(): field for field in left}
+    names = {field.name for field in left}
+    theirs = {field.name for field in right}
+    for field in right:
+        twin = folded.get(field.name.casefold())
+        if field.name not in names and twin is not None and twin.name not in theirs:
+            reason = f"the names {twin.name!r} and {field.name!r} differ only in case"
+            place.child(field.name).refuse(twin.type, field.type, reason)
 
 
 def _check_field_ids(fields: list[ArrowField], place: _Place) -> None:

@@ -41,7 +41,8 @@ def discover(
     listing = list_dataset(store)
     chosen = select(store, listing.data, partition_filter)
     files = read_footers(store, chosen, on_progress)
-    return Snapshot(store.root, files, listing.metadata_files)
+    summaries = (*listing.metadata_files, *_summaries_above(store))
+    return Snapshot(store.root, files, summaries)
 
 
 def list_dataset(store: Store) -> Listing:
@@ -117,8 +118,17 @@ def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:
         if segments[-1] == "_metadata" and len(hidden) == 1:
             metadata_files.append(entry.path)
         if not hidden and segments[-1].endswith(DATA_SUFFIX):
+            _require_version(store, entry)
             data.append(entry)
     return Listing(tuple(sorted(data, key=lambda entry: entry.path)), tuple(metadata_files))
+
+
+def _require_version(store: Store, entry: Listed) -> None:
+    if not entry.has_version:
+        raise UnsupportedDatasetError(
+            f"The store of '{store.shown}' tells neither a version nor a time of '{entry.path}': "
+            "a replaced file could not be told from the one that was read."
+        )
 
 
 def _refuse_format(store: Store, name: str, path: str) -> None:
@@ -150,6 +160,17 @@ def _refuse_formats_above(store: Store) -> None:
         for name in _names(store, f"{folder}/metadata"):
             _refuse_iceberg(store, ["metadata", name], f"{folder}/metadata/{name}")
         folder = posixpath.dirname(folder)
+
+
+def _summaries_above(store: Store) -> list[str]:
+    """`_metadata` of the dataset that this root is a partition of: it lists our files too."""
+    found = []
+    folder, name = posixpath.split(store.root)
+    while "=" in name:
+        if store.exists(f"{folder}/_metadata"):
+            found.append(f"{folder}/_metadata")
+        folder, name = posixpath.split(folder)
+    return found
 
 
 def _names(store: Store, folder: str) -> set[str]:

@@ -13,10 +13,12 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from maintenance_assets.storage import local_paths
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import GroupEntry, Journal, run_directory
 from maintenance_assets.storage.lease import LEASES, WORK_DIRECTORY
@@ -24,6 +26,16 @@ from maintenance_assets.storage.lease import LEASES, WORK_DIRECTORY
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _STALE_SUMMARY = "_metadata"
+_LONGEST_NAME = 150
+_NOT_LINKABLE = {
+    errno.EPERM,
+    errno.EMLINK,
+    errno.EXDEV,
+    errno.EACCES,
+    errno.ENOTSUP,
+    errno.ENAMETOOLONG,
+}
+"""What a file system answers when this directory cannot be rebuilt out of links."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +84,10 @@ def plan_swap(store: Store, journal: Journal, directory: str) -> Swap:
 def workplace(store: Store, run_id: str) -> str:
     """Where successors are built: beside the dataset, or inside where that is impossible."""
     parent, _, name = store.root.rpartition("/")
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
     beside = f"{parent}/.{name}.maintenance-{run_id}"
-    if os.path.isdir(beside) or _is_workable(parent or "/", store.root):
+    if local_paths.is_directory(beside) or _is_workable(parent or "/", store.root):
         return beside
     return store.path(run_directory(run_id))
 
@@ -92,29 +106,44 @@ def can_swap(swap: Swap) -> bool:
         return False
     if not os.access(os.path.dirname(swap.live), os.W_OK):
         return False
+    # Whoever stands in the directory would be left in the old one.
+    if _is_inside(swap.live):
+        return False
+    # In a sticky directory nobody can take away what another one owns.
+    if os.stat(swap.live).st_mode & stat.S_ISVTX and os.geteuid() != 0:
+        return False
     # Directories cannot be hard-linked; moving them would hide their rows for a moment.
     with os.scandir(swap.live) as entries:
         folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     return folders <= {WORK_DIRECTORY}
 
 
+def _is_inside(folder: str) -> bool:
+    try:
+        return f"{os.getcwd()}/".startswith(f"{folder}/")
+    except FileNotFoundError:  # our own directory is gone: it cannot be this one
+        return False
+
+
 def build(store: Store, swap: Swap, run_id: str) -> bool:
     """Make the successor; False (and nothing left) where the file system cannot link."""
     try:
         os.makedirs(swap.other)
-        _copy_attributes(swap.live, swap.other)
+        if not _copy_attributes(swap.live, swap.other):
+            raise PermissionError(errno.EPERM, "cannot keep the owner", swap.live)
         linked = _link_unchanged(swap)
         for name, staged in swap.added.items():
             os.link(staged, f"{swap.other}/{name}")
         linked = _link_unchanged(swap, linked)
         manifest = {"successor": os.stat(swap.other).st_ino, "linked": linked}
         store.write_durably(swap.manifest, json.dumps(manifest).encode())
-        if os.path.isdir(f"{swap.live}/{WORK_DIRECTORY}"):
+        # Only the root has this run's journal; another dataset inside has a journal of its own.
+        if local_paths.is_directory(f"{swap.live}/{run_directory(run_id)}"):
             _link_work_directory(swap, run_id)
         store.sync_directory(swap.other)
         store.sync_directory(os.path.dirname(os.path.dirname(swap.other)))
     except OSError as error:
-        if error.errno not in (errno.EPERM, errno.EMLINK, errno.EXDEV, errno.EACCES, errno.ENOTSUP):
+        if error.errno not in _NOT_LINKABLE:
             raise
         store.delete(swap.manifest)
         discard(store, swap)
@@ -126,12 +155,17 @@ def is_exchanged(swap: Swap) -> bool:
     """Whether `other` is the retired directory, whatever writers did to the live one since."""
     if not has_manifest(swap):
         return False
-    return _inode(swap.other) not in (None, _read_manifest(swap).successor)
+    return local_paths.inode(swap.other) not in (None, _read_manifest(swap).successor)
+
+
+def is_successor_live(swap: Swap) -> bool:
+    """The same question where `other` may be lost: is the live directory the one we built?"""
+    return has_manifest(swap) and local_paths.inode(swap.live) == _read_manifest(swap).successor
 
 
 def has_manifest(swap: Swap) -> bool:
     """Whether a successor was completed; stays True after the retired directory is dropped."""
-    return os.path.exists(swap.manifest)
+    return local_paths.exists(swap.manifest)
 
 
 def exchange(store: Store, swap: Swap) -> bool:
@@ -179,7 +213,7 @@ def reconcile(swap: Swap, *, deletions: bool) -> None:
 def _reconcile(
     swap: Swap, own: Collection[str], replaceable: Mapping[str, int], *, deletions: bool
 ) -> None:
-    if not os.path.isdir(swap.other):
+    if not local_paths.is_directory(swap.other):
         return
     linked = _read_manifest(swap).linked
     for entry in list(os.scandir(swap.other)):
@@ -189,7 +223,8 @@ def _reconcile(
         _carry(entry.path, f"{swap.live}/{entry.name}", known)
     for name, inode in linked.items() if deletions else ():
         target = f"{swap.live}/{name}"
-        if not os.path.lexists(f"{swap.other}/{name}") and _inode(target) == inode:
+        gone = not local_paths.exists(f"{swap.other}/{name}")
+        if gone and local_paths.inode(target) == inode:
             os.unlink(target)
 
 
@@ -223,23 +258,15 @@ def _name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _inode(path: str) -> int | None:
-    try:
-        return os.lstat(path).st_ino
-    except FileNotFoundError:
-        return None
-
-
 def _inodes(folder: str, names: Iterable[str]) -> dict[str, int]:
-    found = {name: _inode(f"{folder}/{name}") for name in names}
+    found = {name: local_paths.inode(f"{folder}/{name}") for name in names}
     return {name: inode for name, inode in found.items() if inode is not None}
 
 
-def _copy_attributes(source: str, target: str) -> None:
-    status = os.stat(source)
-    with contextlib.suppress(PermissionError):
-        os.chown(target, status.st_uid, status.st_gid)
+def _copy_attributes(source: str, target: str) -> bool:
+    kept = local_paths.give_owner(target, os.stat(source))
     shutil.copystat(source, target)
+    return kept
 
 
 def _link_unchanged(swap: Swap, linked: Mapping[str, int] | None = None) -> dict[str, int]:
@@ -270,7 +297,7 @@ def _link_work_directory(swap: Swap, run_id: str) -> None:
 
 def _carry_leases(swap: Swap) -> None:
     """Whoever took a lease in the root that just stepped aside still holds it."""
-    if not os.path.isdir(f"{swap.other}/{LEASES}"):
+    if not local_paths.is_directory(f"{swap.other}/{LEASES}"):
         return
     os.makedirs(f"{swap.live}/{LEASES}", exist_ok=True)
     for entry in _files(f"{swap.other}/{LEASES}"):
@@ -285,10 +312,10 @@ def _read_manifest(swap: Swap) -> _Manifest:
 
 def _carry(source: str, target: str, linked_inode: int | None) -> None:
     """Move a late arrival, unless a still later one is at its place already."""
-    if os.path.isdir(source) and os.path.isdir(target):
+    if local_paths.is_directory(source) and local_paths.is_directory(target):
         for entry in list(os.scandir(source)):
             _carry(entry.path, f"{target}/{entry.name}", None)
-    elif _inode(target) in (None, linked_inode):
+    elif local_paths.inode(target) in (None, linked_inode):
         # A writer may have dropped the whole partition since.
         os.makedirs(os.path.dirname(target), exist_ok=True)
         os.rename(source, target)

@@ -13,10 +13,24 @@ from typing import Any
 import fsspec
 import pyarrow as pa
 import pyarrow.fs
+from fsspec.implementations.cached import CachingFileSystem
+from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
+from maintenance_assets.errors import UnsupportedDatasetError
+from maintenance_assets.storage import local_paths
+
 _VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "md5")
-_TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
+_TIME_KEYS = (
+    "LastModified",
+    "last_modified",
+    "updated",
+    "mtime",
+    "modificationTime",
+    "modified",
+    "modify",
+    "created",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +40,8 @@ class Listed:
     path: str
     size_bytes: int
     version: str
+    has_version: bool = True
+    """False where the store says nothing that would tell a file from its replacement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +69,7 @@ class Store:
     def exists(self, path: str) -> bool:
         """Whether something is at this path now, whatever a cache remembers."""
         if self.is_local:
-            return os.path.lexists(path)
+            return local_paths.exists(path)
         self.forget(path)
         return bool(self.fs.exists(path))
 
@@ -117,14 +133,17 @@ class Store:
             self.forget(path)
 
     def copy_permissions(self, source: str, target: str) -> None:
-        """Give an output the mode and, where allowed, the owner of an input."""
+        """Give an output mode, owner and group of an input, or at least readers the same rights."""
         if not self.is_local:
             return
         with contextlib.suppress(FileNotFoundError):  # publishing will find the conflict
             status = os.stat(source)
-            with contextlib.suppress(PermissionError):
-                os.chown(target, status.st_uid, status.st_gid)
+            kept = local_paths.give_owner(target, status)
             os.chmod(target, stat.S_IMODE(status.st_mode))
+            if not kept and not _can_all_read(status, os.stat(target)):
+                raise PermissionError(
+                    f"the owner or group of '{source}' could not be kept and would lose access"
+                )
 
     def make_directory(self, path: str) -> None:
         """Make a directory where the file system has such a thing."""
@@ -249,9 +268,22 @@ def open_store(
     else:
         filesystem = _as_fsspec(filesystem)
         stripped = filesystem._strip_protocol(shown)
+    filesystem, stripped = _unwrapped(filesystem, stripped)
     if isinstance(filesystem, LocalFileSystem):
         return Store(filesystem, os.path.realpath(stripped), shown)
     return Store(filesystem, _canonical(stripped), shown)
+
+
+def _unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
+    """The file system that holds the bytes: what is between it and us could be out of date."""
+    if isinstance(filesystem, CachingFileSystem):
+        raise UnsupportedDatasetError(
+            f"'{path}' is behind a cache ({type(filesystem).__name__}), which may show old bytes. "
+            "Give the file system itself."
+        )
+    if isinstance(filesystem, DirFileSystem):
+        return _unwrapped(filesystem.fs, filesystem._join(path))
+    return filesystem, path
 
 
 def _as_fsspec(filesystem: Any) -> Any:
@@ -276,6 +308,13 @@ def _canonical(path: str) -> str:
     return lead + "/".join(parts)
 
 
+def _can_all_read(before: os.stat_result, after: os.stat_result) -> bool:
+    """Whether the former owner and group can still read what has another one now."""
+    if after.st_gid != before.st_gid:
+        return bool(before.st_mode & stat.S_IROTH)
+    return bool(before.st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
 def _listed_local(path: str, status: os.stat_result) -> Listed:
     return Listed(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}")
 
@@ -284,7 +323,8 @@ def _listed(info: Mapping[str, Any]) -> Listed:
     marks = [info[key] for key in _VERSION_KEYS if info.get(key) is not None]
     marks = marks or [info[key] for key in _TIME_KEYS if info.get(key) is not None][:1]
     size = int(info.get("size") or 0)
-    return Listed(str(info["name"]), size, f"{size}-" + "-".join(_mark(mark) for mark in marks))
+    version = f"{size}-" + "-".join(_mark(mark) for mark in marks)
+    return Listed(str(info["name"]), size, version, bool(marks))
 
 
 def _mark(value: object) -> str:

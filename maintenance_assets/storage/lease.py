@@ -5,6 +5,7 @@ anyone else is alive in it, the contender takes its file away and says who is th
 contender lists after it has written, two can never both miss each other.
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -24,7 +25,11 @@ logger = logging.getLogger(__name__)
 WORK_DIRECTORY = "_maintenance"
 LEASES = f"{WORK_DIRECTORY}/leases"
 LEASE_SECONDS = 120.0
+CLOCK_GRACE_SECONDS = 480.0
+"""How wrong the clock of another machine may be before its lease is taken for dead."""
+_LOOK_SECONDS = 5.0
 _ATTEMPTS = 3
+_WRITE_ATTEMPTS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,12 @@ class Holder:
         """A dead process of this machine holds nothing; elsewhere only time can tell."""
         if self.host == _host() and os.name == "posix":
             return _process_mark(self.pid) == self.process
-        return now < self.expires_at
+        return now < self.expires_at + CLOCK_GRACE_SECONDS
+
+    def describe(self) -> str:
+        """Who and where, for a message."""
+        where = self.host.split("/")[0]
+        return f"{self.operation} run {self.run_id} on {where}, pid {self.pid}"
 
 
 class Lease:
@@ -61,6 +71,8 @@ class Lease:
         self._path = store.path(f"{LEASES}/{run_id}.json")
         self._stop = threading.Event()
         self._renewed_at = 0.0
+        self._expires_at = 0.0
+        self._seen_at = 0.0
         self._thread = threading.Thread(target=self._beat, name="lease-heartbeat", daemon=True)
 
     def __enter__(self) -> "Lease":
@@ -76,25 +88,40 @@ class Lease:
     ) -> None:
         self._stop.set()
         self._thread.join()
-        self._sweep()
-        self._store.delete(self._path)
+        try:
+            self._sweep()
+        finally:
+            self._store.delete(self._path)
         self._store.remove_if_empty(self._store.path(LEASES))
         self._store.remove_if_empty(self._store.path(WORK_DIRECTORY))
 
     def ensure_held(self) -> None:
         """Raise unless this lease is surely still ours: call right before publishing."""
-        late = time.monotonic() - self._renewed_at > LEASE_SECONDS
-        if late or not self._store.exists(self._path):
+        # Two clocks: one does not jump, the other goes on while the machine is asleep.
+        late = _now() - self._renewed_at > LEASE_SECONDS or time.time() > self._expires_at
+        if late or not self._is_there():
             raise LeaseLostError(
                 f"The lease on '{self._store.shown}' was lost (this process paused for more than "
                 f"{LEASE_SECONDS:.0f} s or its lease file was removed). Nothing was published; "
                 "run the operation again."
             )
 
+    def _is_there(self) -> bool:
+        """Whether the lease file still exists; a store is asked every few seconds at most."""
+        if _now() - self._seen_at > _LOOK_SECONDS or self._store.is_local:
+            if not self._store.exists(self._path):
+                return False
+            self._seen_at = _now()
+        return True
+
     def _acquire(self) -> None:
         for attempt in range(_ATTEMPTS):
             self._renew()
-            others = live_holders(self._store, besides=self._run_id)
+            try:
+                others = live_holders(self._store, besides=self._run_id)
+            except BaseException:
+                self._store.delete(self._path)
+                raise
             if not others:
                 return
             self._store.delete(self._path)
@@ -102,20 +129,24 @@ class Lease:
             time.sleep(random.uniform(0.05, 0.3) * (attempt + 1))
         holder = others[0]
         raise LeaseHeldError(
-            f"'{self._store.shown}' is being maintained by another process: {holder.operation} "
-            f"run {holder.run_id} on {holder.host.split('/')[0]}, pid {holder.pid}. Nothing was "
-            "changed; try again when it has ended."
+            f"'{self._store.shown}' is being maintained by another process: {holder.describe()}. "
+            "Nothing was changed; try again when it has ended."
         )
 
     def _renew(self) -> None:
         holder = Holder.this_process(self._run_id, self._operation, time.time())
-        renewed_at = time.monotonic()
-        content = json.dumps(asdict(holder)).encode()
-        try:
-            self._store.write_durably(self._path, content)
-        except FileNotFoundError:  # another holder swept up, or left, in this very moment
-            self._store.write_durably(self._path, content)
-        self._renewed_at = renewed_at
+        renewed_at = _now()
+        self._write(json.dumps(asdict(holder)).encode())
+        self._renewed_at, self._expires_at = renewed_at, holder.expires_at
+
+    def _write(self, content: bytes) -> None:
+        """Write the lease; another holder may sweep up, leave or swap the root at any moment."""
+        for _ in range(_WRITE_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError):
+                self._store.write_durably(self._path, content)
+                return
+            time.sleep(0.01)
+        self._store.write_durably(self._path, content)
 
     def _sweep(self) -> None:
         """Half-written leases of killed processes; a living one writes its own again."""
@@ -133,9 +164,16 @@ class Lease:
 
 
 def live_holders(store: Store, besides: str = "") -> list[Holder]:
-    """Everyone who holds a lease on a dataset; leases of the dead are taken away."""
+    """Everyone else who holds a lease on a dataset; leases of the dead are taken away."""
+    return holders_in(store, store.path(LEASES), besides, sweep=True)
+
+
+def holders_in(
+    store: Store, folder: str, besides: str = "", *, sweep: bool = False
+) -> list[Holder]:
+    """The living holders of the leases in a folder."""
     holders = []
-    for listed in store.find(store.path(LEASES)):
+    for listed in store.find(folder):
         if not listed.path.endswith(".json") or listed.path.endswith(f"/{besides}.json"):
             continue
         holder = _read_holder(store, listed.path)
@@ -143,10 +181,16 @@ def live_holders(store: Store, besides: str = "") -> list[Holder]:
             continue
         if holder.is_alive(time.time()):
             holders.append(holder)
-        else:
+        elif sweep:
             logger.info("taking over from a dead run: %s", holder)
             store.delete(listed.path)
     return sorted(holders, key=lambda holder: holder.run_id)
+
+
+def _now() -> float:
+    """Seconds that also pass while the machine sleeps, where the system can tell."""
+    clock = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if clock is None else time.clock_gettime(clock)
 
 
 def _read_holder(store: Store, path: str) -> Holder | None:
@@ -163,12 +207,14 @@ def _read_holder(store: Store, path: str) -> Holder | None:
 
 
 def _host() -> str:
-    """This machine and, in containers, this process namespace."""
+    """This machine since its last start and, in containers, this process namespace."""
     try:
         namespace = os.stat("/proc/self/ns/pid").st_ino
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
     except OSError:
-        namespace = 0
-    return f"{socket.gethostname()}/{namespace}"
+        namespace, boot = 0, ""
+    return f"{socket.gethostname()}/{boot}/{namespace}"
 
 
 def _process_mark(pid: int) -> str:

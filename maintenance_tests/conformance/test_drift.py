@@ -74,9 +74,9 @@ def test_required_and_nullable_become_nullable(engine: str, local: Lake) -> None
     assert merged.to_pydict() == {"a": [1, None, 2]}
 
 
-def test_names_that_differ_in_case_stay_apart(engine: str, local: Lake) -> None:
-    merged = merge(local, engine, {"a": [1]}, {"A": [2]})
-    assert merged.to_pydict() == {"a": [1, None], "A": [None, 2]}
+def test_names_that_differ_in_case_are_not_mixed(engine: str, local: Lake) -> None:
+    before = conflicting(local, pa.table({"a": [1]}), pa.table({"A": [2]}))
+    assert "differ only in case" in str(assert_only_day_2_fails(local, engine, before))
 
 
 def test_every_file_may_differ(engine: str, lake: Lake) -> None:

@@ -345,10 +345,18 @@ def test_a_declared_order_is_noted_where_it_is_lost() -> None:
 
 
 def test_a_declared_order_is_kept_where_rows_stay_in_order() -> None:
-    file = data_file("lake/a.parquet", row_groups=400, num_rows=4000, sorting=ORDER)
+    file = data_file("lake/a.parquet", 4 * T, 4000, sorting=ORDER)
     (group,) = plan_compaction(Snapshot("lake", (file,)), BYTES).groups
+    assert len(group.output_rows) == 4
     assert group.writer.sorting == ORDER
     assert group.notes == ()
+
+
+def test_an_order_inside_row_groups_is_lost_when_they_are_merged() -> None:
+    file = data_file("lake/a.parquet", num_rows=4000, row_groups=400, sorting=ORDER)
+    (group,) = plan_compaction(Snapshot("lake", (file,)), BYTES).groups
+    assert group.writer.sorting == ()
+    assert any("sort order" in note for note in group.notes)
 
 
 @settings(max_examples=200, deadline=None)

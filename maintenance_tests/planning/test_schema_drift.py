@@ -337,9 +337,17 @@ def test_merge_notes_widened_and_relaxed_columns() -> None:
     )
 
 
-def test_merge_notes_columns_that_differ_only_in_case() -> None:
-    notes = _merge(pa.schema({"Id": pa.int8()}), pa.schema({"id": pa.int8()})).notes
-    assert "column 'id': another column differs only in upper and lower case" in notes
+def test_merge_refuses_names_of_different_files_that_differ_only_in_case() -> None:
+    with pytest.raises(SchemaConflictError, match="names 'Id' and 'id' differ only in case"):
+        _merge(pa.schema({"Id": pa.int8()}), pa.schema({"id": pa.int8()}))
+    nested = [pa.schema({"s": pa.struct({name: pa.int8()})}) for name in ("Id", "ID")]
+    with pytest.raises(SchemaConflictError, match="differ only in case"):
+        _merge(*nested)
+
+
+def test_merge_keeps_names_that_differ_in_case_within_a_file() -> None:
+    both = pa.schema({"Id": pa.int8(), "id": pa.int8()})
+    assert _merge(both, pa.schema({"Id": pa.int8()})).schema.names == ["Id", "id"]
 
 
 def test_merge_makes_a_required_column_nullable_where_another_file_has_only_nulls() -> None:
