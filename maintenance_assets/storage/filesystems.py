@@ -237,11 +237,7 @@ class Store:
     def find(self, path: str) -> list[Listed]:
         """All files below a path, with no rule about names."""
         if self.is_local:
-            return [
-                _listed_local(os.path.join(folder, name), os.lstat(os.path.join(folder, name)))
-                for folder, _, names in os.walk(path)
-                for name in names
-            ]
+            return list(_find_local(path))
         self.forget(path)
         try:
             found = self.fs.find(path, detail=True, refresh=True)
@@ -332,10 +328,19 @@ def _mark(value: object) -> str:
     return str(value.timestamp()) if isinstance(value, datetime) else str(value)
 
 
+def _find_local(root: str) -> Iterator[Listed]:
+    for folder, _, names in os.walk(root, onerror=local_paths.raise_unless_gone):
+        for name in names:
+            path = os.path.join(folder, name)
+            with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                yield _listed_local(path, os.lstat(path))
+
+
 def _delete_local_tree(path: str) -> None:
     for folder, folders, names in os.walk(path, topdown=False):
         for name in names:
-            os.unlink(os.path.join(folder, name))
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(folder, name))
         for name in folders:
             child = os.path.join(folder, name)
             os.unlink(child) if os.path.islink(child) else os.rmdir(child)

@@ -27,6 +27,12 @@ def is_directory(path: str) -> bool:
         return False
 
 
+def raise_unless_gone(error: OSError) -> None:
+    """For `os.walk`, which otherwise shows a directory it could not read as an empty one."""
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
 def give_owner(path: str, owner: os.stat_result) -> bool:
     """Give a path the owner and group of another; False where that is not allowed."""
     for uid in (owner.st_uid, -1):

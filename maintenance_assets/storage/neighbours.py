@@ -8,6 +8,7 @@ from maintenance_assets.errors import LeaseHeldError, RecoveryError
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import JOURNAL_NAME
 from maintenance_assets.storage.lease import LEASES, WORK_DIRECTORY, holders_in
+from maintenance_assets.storage.local_paths import raise_unless_gone
 
 
 def refuse_busy_neighbours(store: Store) -> None:
@@ -51,7 +52,7 @@ def _has_work(store: Store, folder: str) -> bool:
 def _roots_below(store: Store) -> Iterator[str]:
     mark = f"/{WORK_DIRECTORY}"
     if store.is_local:
-        for folder, folders, _ in os.walk(store.root):
+        for folder, folders, _ in os.walk(store.root, onerror=raise_unless_gone):
             if WORK_DIRECTORY in folders and folder != store.root:
                 yield folder
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
