@@ -5,6 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
+import pyarrow as pa
+
 from maintenance_assets.errors import SchemaConflictError
 from maintenance_assets.model.files import DataFile, FileInfo, Snapshot, UntouchedFile
 from maintenance_assets.model.plans import (
@@ -16,6 +18,7 @@ from maintenance_assets.model.plans import (
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.planning.encoding import keeps_sorting, writer_options
+from maintenance_assets.planning.file_metadata import has_range_index
 from maintenance_assets.planning.packing import (
     Load,
     is_oversized,
@@ -162,13 +165,14 @@ def group_output_rows(files: Sequence[FileInfo], policy: CompactionPolicy) -> tu
 
 def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> RewriteGroup:
     merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in files])
+    output_rows = group_output_rows(files, policy)
     return RewriteGroup(
         directory=files[0].directory,
         files=files,
-        output_rows=group_output_rows(files, policy),
+        output_rows=output_rows,
         schema=merged.schema,
         writer=writer_options(files, policy.compression),
-        notes=merged.notes + _sorting_notes(files),
+        notes=merged.notes + _sorting_notes(files) + _index_notes(merged.schema, output_rows),
     )
 
 
@@ -179,6 +183,12 @@ def _sorting_notes(files: Sequence[DataFile]) -> tuple[str, ...]:
     order = ", ".join(orders)
     where = "holds inside each source or row group, not in the output"
     return (f"the declared sort order ({order}) {where}",)
+
+
+def _index_notes(schema: pa.Schema, output_rows: tuple[int, ...]) -> tuple[str, ...]:
+    if len(output_rows) == 1 or not has_range_index(schema):
+        return ()
+    return ("file metadata 'pandas': each output numbers its rows from 0",)
 
 
 def _predicted_bytes(group: CompactionGroup) -> int:

@@ -54,6 +54,12 @@ def with_row_count(schema: pa.Schema, rows: int) -> pa.Schema:
     return schema.with_metadata({**metadata, PANDAS: json.dumps(pandas).encode()})
 
 
+def has_range_index(schema: pa.Schema) -> bool:
+    """Whether pandas numbers the rows instead of storing an index."""
+    pandas = _parse((schema.metadata or {}).get(PANDAS))
+    return pandas is not None and _range_of(pandas.get("index_columns")) is not None
+
+
 def uses_legacy_calendar(metadata: dict[bytes, bytes]) -> bool:
     """Whether Spark takes dates and timestamps of this file for the Julian-Gregorian calendar."""
     version = metadata.get(SPARK_VERSION)

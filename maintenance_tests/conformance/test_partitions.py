@@ -276,3 +276,14 @@ def test_pandas_named_index_is_kept(engine: str, local: Lake) -> None:
     frame = pd.read_parquet(local.path(local.only_file()))
     assert (frame.index.name, frame.index.tolist()) == ("key", ["x", "y", "z"])
     assert frame.columns.tolist() == ["v"]
+
+
+def test_pandas_range_index_of_a_split_file_is_noted(engine: str, local: Lake) -> None:
+    os.makedirs(local.url)
+    pd.DataFrame({"a": range(8)}, pd.RangeIndex(1000, 1008)).to_parquet(f"{local.url}/a.parquet")
+    result = local.compact(engine, target_rows_per_file=4)
+    assert any("numbers its rows from 0" in note for note in result.notes)
+    assert [pd.read_parquet(local.path(n))["a"].tolist() for n in local.files()] == [
+        [0, 1, 2, 3],
+        [4, 5, 6, 7],
+    ]
