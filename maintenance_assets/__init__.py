@@ -4,12 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
     from maintenance_assets.api.planning import plan_compaction_groups
     from maintenance_assets.api.pyarrow_functions import (
         collect_dataset_stats_pyarrow,
         compact_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
+        EngineUnavailableError,
         IncompleteMaintenanceError,
         LeaseHeldError,
         LeaseLostError,
@@ -32,6 +34,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
+    "DuckDBParquetHandler": "api.handlers",
+    "EngineUnavailableError": "errors",
     "FileInfo": "model.files",
     "IncompleteMaintenanceError": "errors",
     "LeaseHeldError": "errors",
@@ -41,6 +45,7 @@ _HOMES = {
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
@@ -53,6 +58,8 @@ _HOMES = {
 __all__ = [
     "CompactionGroup",
     "CompactionResult",
+    "DuckDBParquetHandler",
+    "EngineUnavailableError",
     "FileInfo",
     "IncompleteMaintenanceError",
     "LeaseHeldError",
@@ -62,6 +69,7 @@ __all__ = [
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",
     "collect_dataset_stats_pyarrow",

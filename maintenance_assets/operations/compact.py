@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from maintenance_assets.engines.protocol import Engine, Resources, RewriteOutcome, RewriteTask
-from maintenance_assets.engines.registry import get_engine
 from maintenance_assets.errors import (
     IncompleteMaintenanceError,
     LeaseLostError,
@@ -27,6 +26,11 @@ from maintenance_assets.model.policy import (
 )
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.model.stats import MaintenanceStats
+from maintenance_assets.operations.engine_choice import (
+    EngineChoice,
+    fitting_engine,
+    requested_engine,
+)
 from maintenance_assets.operations.naming import output_name, uuid7
 from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.results import CompactionResult
@@ -62,7 +66,7 @@ Written = dict[GroupEntry, tuple[RewriteGroup, tuple[DataFile, ...]]]
 def compact(
     path: str | os.PathLike[str],
     *,
-    engine: str = "pyarrow",
+    engine: str | Engine = "pyarrow",
     target_mb_per_file: float | None = None,
     target_rows_per_file: int | None = None,
     partition_filter: Any = None,
@@ -86,7 +90,7 @@ def compact(
         raise ValueError(f"on_progress must be callable, got {on_progress!r}")
     run = _Run(
         policy=CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
-        engine=get_engine(engine),
+        choice=requested_engine(engine),
         filter=parse_partition_filter(partition_filter),
         resources=Resources(
             memory_budget_bytes(memory_budget_mb),
@@ -108,7 +112,7 @@ class _Run:
     """One call of compact: its settings, and what has happened so far."""
 
     policy: CompactionPolicy
-    engine: Engine
+    choice: EngineChoice | None
     filter: PartitionFilter | None
     resources: Resources
     store: Store
@@ -131,14 +135,20 @@ class _Run:
         snapshot, plan = self._plan()
         self.failures += plan.failures
         self._note(plan.groups)
-        self._foresee(plan)
+        self._foresee(plan, self._choose(plan).engine)
         if self.store.exists(self.store.path(WORK_DIRECTORY)):
             self.notes["a run is under way or was interrupted; a real run recovers it first"] = None
         return self._result(snapshot, plan, plan.predicted)
 
-    def _foresee(self, plan: CompactionPlan) -> None:
+    def _choose(self, plan: CompactionPlan) -> EngineChoice:
+        """The engine for this call, decided by its first plan."""
+        if self.choice is None:
+            self.choice = fitting_engine(plan.groups, self.store, self.resources)
+        return self.choice
+
+    def _foresee(self, plan: CompactionPlan, engine: Engine) -> None:
         for group in plan.groups:
-            seen = self.engine.foresee(group, self.store, self.resources.strict)
+            seen = engine.foresee(group, self.store, self.resources.strict)
             self.written_by[seen.engine] += 1
             if seen.note:
                 self.engine_notes[seen.note] = None
@@ -190,7 +200,7 @@ class _Run:
         total = sum(group.total_bytes for group in plan.groups)
         done_bytes = 0
         written: Written = {}
-        outcomes = self.engine.rewrite(tasks, self.store, self.resources)
+        outcomes = self._choose(plan).engine.rewrite(tasks, self.store, self.resources)
         # Closed on the way out, whatever happens: no worker may go on after the clean-up.
         with closing(outcomes):
             for done, outcome in enumerate(outcomes, start=1):
@@ -304,7 +314,8 @@ class _Run:
         return CompactionResult(
             stats=stats,
             plan=plan,
-            engine=self.engine.name,
+            engine=self._choose(plan).engine.name,
+            engine_reason=self._choose(plan).reason,
             rows=before.total_rows,
             seconds=0.0,
             publish="ordered"

@@ -27,6 +27,8 @@ class CompactionResult:
     failures: tuple[GroupFailure, ...] = ()
     notes: tuple[str, ...] = ()
     recovered: tuple[str, ...] = ()
+    engine_reason: str = ""
+    """Why this engine: `asked for`, or what `auto` found."""
     written_by: Mapping[str, int] = field(default_factory=dict)
     """Groups written by each engine: what one cannot keep, another writes."""
     mode: str = "encode"

@@ -159,7 +159,8 @@ def decoded_size(column: Any, chunk: Any) -> int:
     # and where no value is known (long ones are left out of statistics) the dictionary itself.
     longest = 0
     if chunk.is_stats_set and chunk.statistics.has_min_max:
-        longest = max(len(chunk.statistics.min), len(chunk.statistics.max)) // 2
+        # Raw: text that is not UTF-8 cannot be shown, but it can be kept.
+        longest = max(len(chunk.statistics.min_raw), len(chunk.statistics.max_raw)) // 2
     elif any("DICTIONARY" in encoding for encoding in chunk.encodings):
         longest = chunk.total_uncompressed_size
     return int(
