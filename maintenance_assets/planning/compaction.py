@@ -20,6 +20,8 @@ from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.planning.encoding import keeps_sorting, writer_options
 from maintenance_assets.planning.file_metadata import has_range_index
 from maintenance_assets.planning.packing import (
+    OWN_SMALL,
+    SMALL,
     Load,
     is_oversized,
     is_small,
@@ -124,7 +126,7 @@ def codec_label(codecs: Iterable[str]) -> str | None:
 def has_tiny_row_groups(file: FileInfo) -> bool:
     """Whether a file is cut into so many row groups that reading it is slow."""
     # What we wrote ourselves is as healthy as the memory budget allowed: never again.
-    if not isinstance(file, DataFile) or _OWN_OUTPUT.fullmatch(file.path.rpartition("/")[2]):
+    if not isinstance(file, DataFile) or _is_own_output(file):
         return False
     needed = max(1, -(-file.num_rows // ROW_GROUP_ROWS), -(-file.decoded_bytes // ROW_GROUP_BYTES))
     return (
@@ -142,7 +144,12 @@ def _by_partition(files: Iterable[F]) -> dict[str, list[F]]:
 
 
 def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
-    return is_small(file, policy) or is_oversized(file, policy) or has_tiny_row_groups(file)
+    small = is_small(file, policy, OWN_SMALL if _is_own_output(file) else SMALL)
+    return small or is_oversized(file, policy) or has_tiny_row_groups(file)
+
+
+def _is_own_output(file: FileInfo) -> bool:
+    return _OWN_OUTPUT.fullmatch(file.path.rpartition("/")[2]) is not None
 
 
 def _is_worthwhile(group: Sequence[FileInfo], policy: CompactionPolicy) -> bool:

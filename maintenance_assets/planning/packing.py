@@ -10,6 +10,8 @@ from maintenance_assets.model.policy import CompactionPolicy
 F = TypeVar("F", bound=FileInfo)
 
 SMALL = 0.75
+OWN_SMALL = 0.5
+"""The same for what we wrote: merged data compresses better than planned, and is left at that."""
 OVERSIZED = 1.8
 STRETCH = 1.1
 """An output may be this much larger than the target if that saves a file."""
@@ -65,9 +67,9 @@ def _byte_outputs(size_bytes: int, target_bytes: int) -> int:
     return whole + 1
 
 
-def is_small(file: FileInfo, policy: CompactionPolicy) -> bool:
+def is_small(file: FileInfo, policy: CompactionPolicy, below: float = SMALL) -> bool:
     """Whether a file is well below the target."""
-    return fill(Load.of([file]), policy) < SMALL
+    return fill(Load.of([file]), policy) < below
 
 
 def is_oversized(file: FileInfo, policy: CompactionPolicy) -> bool:

