@@ -63,7 +63,7 @@ format: $(STAMP) ## rewrite the sources in the one format, with the safe lint fi
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## time and memory next to other tools, written to benchmarks/RESULTS.md
-	$(BIN)/python -m benchmarks.foundation
+	$(BIN)/python -m benchmarks
 
 clean: ## remove .venv, caches, build output and the demo lake
 	rm -rf $(VENV) demo_lake dist build .dagster_home .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,48 +1,15 @@
-"""Times and memory of discovery, planning and compaction, next to other tools.
+"""Discovery, planning and compaction on PyArrow, next to other tools."""
 
-Run it with `make bench`. Every case runs in a fresh process; inputs are written by another one.
-Writes RESULTS.md beside this file and ends with 1 if a bound is broken.
-"""
-
-import argparse
-import importlib.metadata
-import json
-import os
-import platform
 import random
-import resource
 import shutil
-import subprocess
-import sys
-import tempfile
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psutil
-from rich.console import Console
-from rich.table import Table
+from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
 
-RESULTS = Path(__file__).with_name("RESULTS.md")
-MIB = 1024 * 1024
 PEERS = ("maintenance_assets", "pyarrow", "duckdb", "polars")
 ROUNDS = 3
-VERSIONS = ("maintenance-assets", "pyarrow", "duckdb", "polars", "numpy", "fsspec")
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One figure of the report."""
-
-    case: str
-    figure: str
-    value: str
-    bound: str = ""
-    holds: bool = True
 
 
 # -- cases: each runs in a process of its own and returns figures ------------------------------
@@ -169,7 +136,7 @@ def _with_polars(folder: Path, target: Path) -> None:
     pl.scan_parquet(folder).sink_parquet(target / "out.parquet", compression="snappy")
 
 
-CASES: dict[str, Callable[..., dict[str, Any]]] = {
+CASES: dict[str, Case] = {
     "write_one_row_files": lambda a: write_one_row_files(Path(a["folder"]), a["count"]),
     "write_constant_files": lambda a: write_constant_files(
         Path(a["folder"]), a["files"], a["rows"]
@@ -182,50 +149,7 @@ CASES: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-class PeakMemory:
-    """The largest resident size of this process while the block runs."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._stop = threading.Event()
-        self._peak = 0
-        self._watcher = threading.Thread(target=self._watch, daemon=True)
-
-    def __enter__(self) -> "PeakMemory":
-        self._watcher.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._watcher.join()
-
-    @property
-    def megabytes(self) -> float:
-        """What polling saw or what the kernel kept count of, whichever is more."""
-        # ru_maxrss of a child starts at the size of its parent, which is small here.
-        kernel = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return max(self._peak, kernel * (1 if sys.platform == "darwin" else 1024)) / 1e6
-
-    def _watch(self) -> None:
-        while not self._stop.wait(0.01):
-            self._peak = max(self._peak, self._process.memory_info().rss)
-
-
-# -- the run -----------------------------------------------------------------------------------
-
-
-def run_case(name: str, **arguments: Any) -> dict[str, Any]:
-    """A case in a fresh process."""
-    texts = {k: str(v) if isinstance(v, Path) else v for k, v in arguments.items()}
-    finished = subprocess.run(
-        [sys.executable, "-m", "benchmarks.foundation", "--case", name, json.dumps(texts)],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=600,
-        check=True,
-    )
-    found: dict[str, Any] = json.loads(finished.stdout.splitlines()[-1])
-    return found
+# -- measures ----------------------------------------------------------------------------------
 
 
 def one_row_files(work: Path) -> list[Line]:
@@ -307,76 +231,4 @@ def next_to_peers(work: Path) -> list[Line]:
     return lines
 
 
-def machine() -> list[str]:
-    memory = psutil.virtual_memory().total / 1024**3
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
-    return [
-        f"- {os.cpu_count()} cores, {memory:.0f} GiB of memory, {platform.system()} "
-        f"{platform.machine()}",
-        f"- Python {platform.python_version()}, {versions}",
-        f"- {datetime.now(UTC):%Y-%m-%d}",
-    ]
-
-
-def markdown(lines: list[Line], facts: list[str]) -> str:
-    rows = [
-        f"| {line.case} | {line.figure} | {line.value} | {bound_text(line)} |" for line in lines
-    ]
-    return "\n".join(
-        [
-            "# Results of `make bench`",
-            "",
-            *facts,
-            "",
-            "| Case | Figure | Measured | Bound |",
-            "|---|---|---|---|",
-            *rows,
-            "",
-            "Every case runs in a fresh process, inputs are written by another one. The times of",
-            "maintenance_assets include discovery, verification and the journaled publish; the",
-            "peers only write a copy.",
-            "",
-        ]
-    )
-
-
-def bound_text(line: Line) -> str:
-    if not line.bound:
-        return ""
-    return f"{line.bound}: {'kept' if line.holds else 'BROKEN'}"
-
-
-def report(lines: list[Line], facts: list[str], console: Console) -> None:
-    table = Table("Case", "Figure", "Measured", "Bound")
-    for line in lines:
-        style = "" if line.holds else "bold red"
-        table.add_row(line.case, line.figure, line.value, bound_text(line), style=style)
-    console.print(table)
-    RESULTS.write_text(markdown(lines, facts), encoding="utf-8")
-    console.print(f"Written to benchmarks/{RESULTS.name}")
-
-
-def main() -> int:
-    """Run one case (`--case`, used by the benchmark itself) or the whole benchmark."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--case", nargs=2, metavar=("NAME", "JSON"), help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.case:
-        name, text = arguments.case
-        print(json.dumps(CASES[name](json.loads(text))))
-        return 0
-    console = Console()
-    lines: list[Line] = []
-    for measure in (one_row_files, constant_columns, planning, next_to_peers):
-        console.print(f"[dim]{measure.__name__.replace('_', ' ')} ...[/dim]")
-        with tempfile.TemporaryDirectory(prefix="maintenance-bench-") as folder:
-            # A dataset one level down: its parent is writable, as in a lake.
-            work = Path(folder) / "data"
-            work.mkdir()
-            lines += measure(work)
-    report(lines, machine(), console)
-    return 0 if all(line.holds for line in lines) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+MEASURES = (one_row_files, constant_columns, planning, next_to_peers)

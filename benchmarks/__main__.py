@@ -1,0 +1,48 @@
+"""Times and memory, next to other tools: run it with `make bench`.
+
+Every case runs in a fresh process; inputs are written by another one. Writes RESULTS.md beside this
+file and ends with 1 if a bound is broken.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from benchmarks import engines, foundation
+from benchmarks.harness import Line, machine, report
+
+MEASURES = (*foundation.MEASURES, *engines.MEASURES)
+CASES = {**foundation.CASES, **engines.CASES}
+
+
+def main() -> int:
+    """Run one case (`--case`, used by the benchmark itself) or the whole benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--case", nargs=2, metavar=("NAME", "JSON"), help=argparse.SUPPRESS)
+    parser.add_argument("--only", help="run the measures whose name contains this; write nothing")
+    arguments = parser.parse_args()
+    if arguments.case:
+        name, text = arguments.case
+        print(json.dumps(CASES[name](json.loads(text))))
+        return 0
+    console = Console()
+    lines: list[Line] = []
+    for measure in MEASURES:
+        if arguments.only and arguments.only not in measure.__name__:
+            continue
+        console.print(f"[dim]{measure.__name__.replace('_', ' ')} ...[/dim]")
+        with tempfile.TemporaryDirectory(prefix="maintenance-bench-") as folder:
+            # A dataset one level down: its parent is writable, as in a lake.
+            work = Path(folder) / "data"
+            work.mkdir()
+            lines += measure(work)
+    report(lines, machine(), console, save=not arguments.only)
+    return 0 if all(line.holds for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
