@@ -51,6 +51,10 @@ class VerificationError(RewriteError):
     """A written file differs from what the plan promised; it was thrown away."""
 
 
+class EngineUnavailableError(MaintenanceError):
+    """The engine cannot run here (no Java, no server, a library missing); nothing was changed."""
+
+
 # --- try again later -------------------------------------------------------------------------
 
 

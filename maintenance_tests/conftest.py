@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import fsspec
 import pytest
@@ -10,9 +11,28 @@ import pytest
 from maintenance_assets.engines.registry import engine_names
 from maintenance_tests.datasets import Lake
 from maintenance_tests.servers import S3Server, s3_server, weed_path
+from maintenance_tests.spark_sessions import local_session
 
-# One xdist group: a single worker runs all of these and starts a single server.
-S3 = pytest.param("s3", marks=[pytest.mark.s3, pytest.mark.xdist_group("s3")])
+# One xdist group: a single worker runs all of these, and starts a single server and one Java.
+ONE_WORKER = pytest.mark.xdist_group("servers")
+S3 = pytest.param("s3", marks=[pytest.mark.s3, ONE_WORKER])
+ENGINES = [
+    pytest.param(name, marks=[pytest.mark.spark, ONE_WORKER]) if name == "spark" else name
+    for name in engine_names()
+]
+
+GAPS = {
+    "test_equal_file_metadata_is_kept[spark-memory]": (
+        "a memory store is written on the driver, which is a note more than this test allows"
+    ),
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Known gaps of an engine fail strictly: closing one means taking it off the list."""
+    for item in items:
+        if item.name in GAPS:
+            item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -22,10 +42,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.dist = "loadgroup"
 
 
-@pytest.fixture(params=engine_names())
+@pytest.fixture(params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> str:
     """The name of an engine."""
+    if request.param == "spark":
+        request.getfixturevalue("spark")  # the engine takes the active session
     return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The Spark session that all tests of this process share."""
+    with local_session() as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

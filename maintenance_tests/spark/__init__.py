@@ -1,0 +1,1 @@
+"""Spark beyond the conformance suite: Java, sessions, clusters, Connect, secrets."""
