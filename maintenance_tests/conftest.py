@@ -21,19 +21,6 @@ ENGINES = [
     for name in engine_names()
 ]
 
-GAPS = {
-    "test_equal_file_metadata_is_kept[spark-memory]": (
-        "a memory store is written on the driver, which is a note more than this test allows"
-    ),
-}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Known gaps of an engine fail strictly: closing one means taking it off the list."""
-    for item in items:
-        if item.name in GAPS:
-            item.add_marker(pytest.mark.xfail(reason=GAPS[item.name], strict=True))
-
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:

@@ -326,7 +326,8 @@ class _Run:
             passes=self.passes,
             conflicts=tuple(self.conflicts),
             failures=tuple(self.failures),
-            notes=(*self.notes, *self.engine_notes),
+            notes=tuple(self.notes),
+            engine_notes=tuple(self.engine_notes),
             recovered=self.recovered,
             written_by=dict(self.written_by),
         )

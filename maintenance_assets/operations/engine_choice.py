@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from maintenance_assets.engines.protocol import Engine, Resources
 from maintenance_assets.engines.registry import get_engine
 from maintenance_assets.engines.spark_session import active_session
+from maintenance_assets.errors import EngineUnavailableError
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import MIB
 from maintenance_assets.storage.filesystems import Store
@@ -43,7 +44,7 @@ def fitting_engine(
             "spark",
             f"{size} are many times the memory budget of {budget}, and a Spark session is active",
         )
-        if active_session() is not None and _writes_all(spark.engine, groups, store):
+        if _has_session() and _writes_all(spark.engine, groups, store):
             return spark
     duckdb = _choice(
         "duckdb", f"{size} exceed the memory budget of {budget}, and DuckDB keeps every column"
@@ -51,6 +52,13 @@ def fitting_engine(
     if _writes_all(duckdb.engine, groups, store):
         return duckdb
     return _choice("pyarrow", f"{size} have columns that only PyArrow keeps")
+
+
+def _has_session() -> bool:
+    try:
+        return active_session() is not None
+    except EngineUnavailableError:
+        return False  # its Java has died: another engine can still do the work
 
 
 def _choice(name: str, reason: str) -> EngineChoice:

@@ -26,6 +26,9 @@ class CompactionResult:
     """Groups dropped because another writer changed their files meanwhile."""
     failures: tuple[GroupFailure, ...] = ()
     notes: tuple[str, ...] = ()
+    """What is not as it was: widened types, dropped metadata."""
+    engine_notes: tuple[str, ...] = ()
+    """What the engine had to do another way; the data is the same."""
     recovered: tuple[str, ...] = ()
     engine_reason: str = ""
     """Why this engine: `asked for`, or what `auto` found."""

@@ -1,6 +1,7 @@
 """One small face over fsspec: canonical paths, durable writes and version tokens."""
 
 import contextlib
+import errno
 import os
 import posixpath
 import stat
@@ -337,6 +338,19 @@ def _find_local(root: str) -> Iterator[Listed]:
 
 
 def _delete_local_tree(path: str) -> None:
+    for last in (False, False, True):
+        try:
+            _delete_what_is_in(path)
+            with contextlib.suppress(FileNotFoundError):
+                os.rmdir(path)
+            return
+        except OSError as error:
+            # A late worker may have put something there since it was listed.
+            if last or error.errno != errno.ENOTEMPTY:
+                raise
+
+
+def _delete_what_is_in(path: str) -> None:
     for folder, folders, names in os.walk(path, topdown=False):
         for name in names:
             with contextlib.suppress(FileNotFoundError):
@@ -344,5 +358,3 @@ def _delete_local_tree(path: str) -> None:
         for name in folders:
             child = os.path.join(folder, name)
             os.unlink(child) if os.path.islink(child) else os.rmdir(child)
-    with contextlib.suppress(FileNotFoundError):
-        os.rmdir(path)

@@ -130,8 +130,8 @@ def test_what_copy_would_change_takes_another_way(local: Lake, case: str) -> Non
     preview = local.compact("duckdb", dry_run=True)
     result = local.compact("duckdb")
     assert preview.written_by == result.written_by == {engine: 1}
-    assert preview.notes == result.notes
-    (note,) = result.notes
+    assert preview.engine_notes == result.engine_notes
+    (note,) = result.engine_notes
     assert re.search(reason, note)
     assert_same_table(local.open(local.only_file()).read(), expected)
 
@@ -156,7 +156,7 @@ def test_text_that_is_not_utf8_is_written_by_pyarrow(local: Lake) -> None:
         local.write(f"{part}.parquet", table)
     result = local.compact("duckdb")
     assert result.written_by == {"pyarrow": 1}
-    assert any("DuckDB failed" in note for note in result.notes)
+    assert any("DuckDB failed" in note for note in result.engine_notes)
     found = local.open(local.only_file()).read().column("c").cast(pa.binary()).to_pylist()
     assert found == [b"\xff\xfe"] * 2
 

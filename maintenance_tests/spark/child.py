@@ -49,7 +49,7 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "stats": result.to_dict(),
         "written_by": result.written_by,
-        "notes": result.notes,
+        "notes": result.engine_notes,
         "modules": [name for name in ("pyspark", "duckdb") if name in sys.modules],
         "session": describe_session(),
     }

@@ -195,7 +195,7 @@ def test_memory_store_is_written_on_the_driver_and_says_so() -> None:
     one_row_files(lake, 3)
     result = lake.compact("spark")
     assert result.written_by == {"pyarrow": 1}
-    assert any("this process only" in note for note in result.notes)
+    assert any("this process only" in note for note in result.engine_notes)
     assert lake.column("id") == [0, 1, 2]
 
 
