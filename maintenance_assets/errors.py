@@ -15,6 +15,10 @@ class UnsupportedDatasetError(MaintenanceError, ValueError):
     """The path holds something that must not be maintained as a plain Parquet directory."""
 
 
+class DatasetConfigError(MaintenanceError, ValueError):
+    """A declared dataset is wrong; the message names the dataset and the field."""
+
+
 class UnreadableFileError(MaintenanceError):
     """Files that look like data but cannot be read as Parquet; nothing was touched."""
 

@@ -46,6 +46,8 @@ class SessionSource:
 
     def get(self) -> Session:
         """The session, started now if there is none."""
+        if callable(self._given):  # made by whoever gave it, when it is needed
+            return self._given()
         if self._given is not None:
             return self._given
         # Spark cannot start two sessions of one process at the same time.

@@ -138,7 +138,7 @@ class _Run:
         self._foresee(plan, self._choose(plan).engine)
         if self.store.exists(self.store.path(WORK_DIRECTORY)):
             self.notes["a run is under way or was interrupted; a real run recovers it first"] = None
-        return self._result(snapshot, plan, plan.predicted)
+        return self._result(snapshot, plan, plan.predicted, snapshot)
 
     def _choose(self, plan: CompactionPlan) -> EngineChoice:
         """The engine for this call, decided by its first plan."""
@@ -169,7 +169,7 @@ class _Run:
             # A conflict will not go away by trying at once; merged files may now fit together.
             if not published or self.conflicts:
                 break
-        return self._result(before, first, self._measured(before, after))
+        return self._result(before, first, self._measured(before, after), after)
 
     def _plan(self, *, again: bool = False) -> tuple[Snapshot, CompactionPlan]:
         report = self._report_measuring if again else self.on_progress
@@ -309,7 +309,7 @@ class _Run:
         )
 
     def _result(
-        self, before: Snapshot, plan: CompactionPlan, stats: MaintenanceStats
+        self, before: Snapshot, plan: CompactionPlan, stats: MaintenanceStats, after: Snapshot
     ) -> CompactionResult:
         return CompactionResult(
             stats=stats,
@@ -317,6 +317,8 @@ class _Run:
             engine=self._choose(plan).engine.name,
             engine_reason=self._choose(plan).reason,
             rows=before.total_rows,
+            rows_after=after.total_rows,
+            schema=after.files[-1].schema.arrow if after.files else None,
             seconds=0.0,
             publish="ordered"
             if "ordered" in self.modes

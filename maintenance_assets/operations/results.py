@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 from maintenance_assets.model.files import UntouchedFile
 from maintenance_assets.model.plans import CompactionPlan, GroupFailure
 from maintenance_assets.model.stats import MaintenanceStats
@@ -19,6 +21,10 @@ class CompactionResult:
     engine: str
     rows: int
     seconds: float
+    rows_after: int = 0
+    """Rows in scope afterwards; more than `rows` when somebody appended meanwhile."""
+    schema: pa.Schema | None = field(default=None, repr=False)
+    """The schema of the newest file in scope."""
     publish: PublishMode = "none"
     """How it became visible: `exchange` (at once), `ordered` (file by file) or `none`."""
     passes: int = 0

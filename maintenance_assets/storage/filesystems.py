@@ -43,6 +43,7 @@ class Listed:
     version: str
     has_version: bool = True
     """False where the store says nothing that would tell a file from its replacement."""
+    modified_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +314,8 @@ def _can_all_read(before: os.stat_result, after: os.stat_result) -> bool:
 
 
 def _listed_local(path: str, status: os.stat_result) -> Listed:
-    return Listed(path, status.st_size, f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}")
+    version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return Listed(path, status.st_size, version, modified_at=status.st_mtime)
 
 
 def _listed(info: Mapping[str, Any]) -> Listed:
@@ -321,7 +323,17 @@ def _listed(info: Mapping[str, Any]) -> Listed:
     marks = marks or [info[key] for key in _TIME_KEYS if info.get(key) is not None][:1]
     size = int(info.get("size") or 0)
     version = f"{size}-" + "-".join(_mark(mark) for mark in marks)
-    return Listed(str(info["name"]), size, version, bool(marks))
+    return Listed(str(info["name"]), size, version, bool(marks), _modified_at(info))
+
+
+def _modified_at(info: Mapping[str, Any]) -> float | None:
+    for key in _TIME_KEYS:
+        value = info.get(key)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+    return None
 
 
 def _mark(value: object) -> str:

@@ -1,0 +1,1 @@
+"""The Dagster side: the only room that imports dagster."""

@@ -1,0 +1,101 @@
+"""Results as asset metadata: canonical figures as plain numbers, so that they plot."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import dagster
+import pyarrow as pa
+
+from maintenance_assets.model.health import DatasetHealth
+from maintenance_assets.operations.results import CompactionResult
+
+MAX_ROWS = 20
+"""Rows of a table in metadata: a plan may have thousands of groups."""
+MAX_COLUMNS = 500
+
+
+def compaction_metadata(
+    result: CompactionResult,
+    before: DatasetHealth,
+    after: DatasetHealth | None,
+    partition: str | None,
+) -> dict[str, Any]:
+    """Everything worth seeing about one compaction."""
+    stats = {k: v for k, v in result.to_dict().items() if k != "planned_groups"}
+    metadata: dict[str, Any] = {
+        **{key: value for key, value in stats.items() if value is not None},
+        "engine": result.engine,
+        "engine_reason": result.engine_reason,
+        "mode": result.mode,
+        "publish": result.publish,
+        "seconds": round(result.seconds, 3),
+        "rows": result.rows,
+        "rows_after": result.rows_after,
+        "health_before": round(before.score, 1),
+        "planned_groups": dagster.MetadataValue.md(groups_table(result)),
+    }
+    if after is not None:
+        metadata["health_after"] = round(after.score, 1)
+    if result.notes or result.engine_notes:
+        notes = [*result.notes, *result.engine_notes]
+        metadata["notes"] = dagster.MetadataValue.md(bullets(notes))
+    if not result.stats.dry_run:
+        key = "dagster/partition_row_count" if partition else "dagster/row_count"
+        metadata[key] = result.rows_after
+    schema = result.schema
+    if schema is not None:
+        metadata["dagster/column_schema"] = column_schema(schema)
+    return metadata
+
+
+def groups_table(result: CompactionResult) -> str:
+    """The planned groups, the largest first, never more than fit a page."""
+    groups = sorted(result.plan.groups, key=lambda group: -group.total_bytes)
+    if not groups:
+        return "Nothing to do."
+    lines = ["| partition | files | MiB | files after |", "|---|---:|---:|---:|"]
+    root = result.plan.root
+    for group in groups[:MAX_ROWS]:
+        where = group.directory[len(root) :].strip("/") or "(root)"
+        size = group.total_bytes / 1024**2
+        lines.append(f"| {where} | {len(group.files)} | {size:.2f} | {len(group.output_rows)} |")
+    if len(groups) > MAX_ROWS:
+        lines.append(f"| ... and {len(groups) - MAX_ROWS} more groups | | | |")
+    return "\n".join(lines)
+
+
+def bullets(texts: Sequence[str]) -> str:
+    """A bounded list."""
+    shown = [f"- {text}" for text in texts[:MAX_ROWS]]
+    return "\n".join(shown + [f"- ... and {len(texts) - MAX_ROWS} more"] * (len(texts) > MAX_ROWS))
+
+
+def column_schema(schema: pa.Schema) -> dagster.TableSchema:
+    """The columns as Dagster shows them."""
+    return dagster.TableSchema(
+        columns=[
+            dagster.TableColumn(
+                name=field.name,
+                type=str(field.type)[:200],
+                constraints=dagster.TableColumnConstraints(nullable=field.nullable),
+            )
+            for field in list(schema)[:MAX_COLUMNS]
+        ]
+    )
+
+
+def health_metadata(
+    health: DatasetHealth, worst: Sequence[tuple[str, int, int]]
+) -> Mapping[str, Any]:
+    """What the sensor saw, as numbers that plot, and the partitions most in need."""
+    lines = ["| partition | small files | files saved |", "|---|---:|---:|"]
+    lines += [f"| {name or '(root)'} | {small} | {gain} |" for name, small, gain in worst]
+    return {
+        "health": round(health.score, 1),
+        "file_count": health.file_count,
+        "small_file_count": health.small_files,
+        "total_bytes": health.total_bytes,
+        "partition_count": health.partitions,
+        "gain": health.gain,
+        "worst_partitions": dagster.MetadataValue.md("\n".join(lines)),
+    }
