@@ -12,8 +12,8 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
     """The batch with exactly the columns and types of `schema`; missing columns are null."""
     arrays = []
     for field in schema:
-        index = batch.schema.get_field_index(field.name)
-        if index < 0:
+        index = _index(batch.schema.names, field.name)
+        if index is None:
             arrays.append(pa.nulls(batch.num_rows, field.type))
             continue
         try:
@@ -24,6 +24,13 @@ def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.Rec
                 f"{batch.column(index).type} into {field.type} without loss: {error}"
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _index(names: list[str], name: str) -> int | None:
+    """Where a name is; None only where it surely is not."""
+    if names.count(name) > 1:
+        raise RewriteError(f"the name '{name}' occurs more than once: its values cannot be told")
+    return names.index(name) if name in names else None
 
 
 def conform_array(array: Any, target: Any) -> Any:
@@ -57,11 +64,10 @@ def _conform_dictionary(array: Any, target: Any) -> Any:
 def _conform_struct(array: Any, target: Any) -> Any:
     children = []
     for field in target:
-        index = array.type.get_field_index(field.name)
-        missing = index < 0
+        index = _index([array.type.field(i).name for i in range(array.type.num_fields)], field.name)
         children.append(
             pa.nulls(len(array), field.type)
-            if missing
+            if index is None
             else conform_array(array.field(index), field.type)
         )
     return pa.StructArray.from_arrays(children, fields=list(target), mask=array.is_null())

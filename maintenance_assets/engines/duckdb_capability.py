@@ -1,5 +1,6 @@
 """What DuckDB's own COPY keeps exactly, and what its reader hands out without loss."""
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +25,17 @@ def read_obstacle(group: RewriteGroup, keeps: Any = None) -> str | None:
     for field in group.schema:
         if not (keeps or _read_exactly)(field.type):
             return f"DuckDB cannot keep column '{field.name}' of type {field.type}"
+        if _has_odd_name(field):
+            return f"DuckDB changes names that are empty or hold a NUL, as in column '{field.name}'"
     if any(file.schema.has_int96 for file in group.files):
         return "DuckDB does not write INT96 timestamps"
     return _drift_obstacle(group)
+
+
+def _has_odd_name(field: Any) -> bool:
+    if not field.name or "\0" in field.name:
+        return True
+    return any(_has_odd_name(field.type.field(i)) for i in range(field.type.num_fields))
 
 
 def _drift_obstacle(group: RewriteGroup) -> str | None:
@@ -40,7 +49,26 @@ def _drift_obstacle(group: RewriteGroup) -> str | None:
             return "DuckDB changes times of day in UTC"
         if any(_is_special(leaf) for leaf in (*schema.leaves, *schema.annotations)):
             return "the files have Parquet types that Arrow does not know"
+        wide = [leaf for leaf in schema.leaves if _is_wide_decimal(leaf)]
+        if wide:
+            return f"DuckDB holds '{wide[0]}' in fewer bytes than the file, and may cut values off"
     return None
+
+
+_DECIMAL = re.compile(
+    r"(INT32|INT64|BYTE_ARRAY|FIXED_LEN_BYTE_ARRAY\((\d+)\)) Decimal\(precision=(\d+)"
+)
+
+
+def _is_wide_decimal(leaf: str) -> bool:
+    """Whether a file has room for decimals beyond their precision, where DuckDB has none."""
+    match = _DECIMAL.match(leaf)
+    if match is None:
+        return False
+    stored = {"INT32": 4, "INT64": 8, "BYTE_ARRAY": 17}.get(match[1]) or int(match[2])
+    precision = int(match[3])
+    held = next((size for most, size in ((4, 2), (9, 4), (18, 8)) if precision <= most), 16)
+    return stored > held
 
 
 def _is_special(leaf: str) -> bool:
@@ -61,6 +89,11 @@ def _schema_obstacle(group: RewriteGroup) -> str | None:
 
 def _writer_obstacle(group: RewriteGroup) -> str | None:
     writer = group.writer
+    if any(not _is_utf8(key) for key in group.schema.metadata or {}):
+        return "DuckDB takes only text as a key of file metadata"
+    nested = [field.name for field in group.schema if _has_nested_float(field.type)]
+    if nested:
+        return f"DuckDB makes all NaN of a column the same, also inside '{nested[0]}'"
     if writer.codec not in _COPY_CODECS or writer.column_codecs:
         return "DuckDB writes one codec for all columns, and no LZ4"
     if any(encoding != "PLAIN" for _, encoding in writer.column_encodings):
@@ -70,6 +103,26 @@ def _writer_obstacle(group: RewriteGroup) -> str | None:
     if not writer.decimals_as_integers and any(_has_decimal(f.type) for f in group.schema):
         return "DuckDB would store decimals as integers"
     return None
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def float_columns(schema: pa.Schema) -> list[str]:
+    """Columns of which COPY keeps every value but the bits of NaN."""
+    return [field.name for field in schema if pa.types.is_floating(field.type)]
+
+
+def _has_nested_float(type_: Any) -> bool:
+    return any(
+        pa.types.is_floating(type_.field(i).type) or _has_nested_float(type_.field(i).type)
+        for i in range(type_.num_fields)
+    )
 
 
 def _copied_exactly(type_: Any) -> bool:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.engines import duckdb_sql as sql
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.duckdb_capability import copy_obstacle, read_obstacle
+from maintenance_assets.engines.duckdb_capability import copy_obstacle, float_columns, read_obstacle
 from maintenance_assets.engines.page_checksums import verify_page_checksums
 from maintenance_assets.engines.protocol import (
     FileAccess,
@@ -133,7 +133,15 @@ class _Rewriter:
                 )
                 self._access.make_durable(path)
                 self._check(path, schema, rows)
+            self._refuse_nan(cursor, task)
         return RewriteOutcome(task.index, "duckdb", task.staged)
+
+    def _refuse_nan(self, cursor: duckdb.DuckDBPyConnection, task: RewriteTask) -> None:
+        """COPY's dictionaries take every NaN for the same, whatever its bits."""
+        columns = float_columns(task.group.schema)
+        urls = [self._access.url(path) for path in task.staged]
+        if columns and cursor.execute(sql.any_nan(urls, columns)).fetchone() is not None:
+            raise RewriteError("there are NaN values, whose bits COPY does not keep")
 
     def _check(self, path: str, schema: pa.Schema, rows: int) -> None:
         """Compare with the plan now, while there still is another way to write the group."""
@@ -152,6 +160,7 @@ class _Rewriter:
             urls = [self._access.url(file.path) for file in group.files]
             reader = cursor.sql(sql.select(urls, group.schema)).to_arrow_reader(MAX_BATCH_ROWS)
             try:
+                _require_names(reader.schema, group.schema)
                 write_files(
                     (conform_batch(batch, group.schema, "the group") for batch in reader),
                     group.schema,
@@ -180,8 +189,11 @@ def _connect(access: FileAccess, resources: Resources) -> Iterator[duckdb.DuckDB
         }
         with duckdb.connect(":memory:", config=config) as connection:
             # From statistics DuckDB concludes that a column without nulls is required.
-            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
-            connection.execute("SET TimeZone = 'UTC'")
+            # Global, since each group has a cursor of its own.
+            connection.execute("SET GLOBAL disabled_optimizers = 'statistics_propagation'")
+            connection.execute("SET GLOBAL TimeZone = 'UTC'")
+            # Geometry columns are bytes to us; DuckDB would decode and encode them anew.
+            connection.execute("SET GLOBAL enable_geoparquet_conversion = false")
             if not access.is_local:
                 connection.register_filesystem(access.fs)
             yield connection
@@ -206,6 +218,25 @@ def _parts(task: RewriteTask) -> Iterator[tuple[str, int, tuple[list[str], int]]
                 break
         yield path, rows, (needed, start - first_row)
         start += rows
+
+
+def _require_names(found: pa.Schema, planned: pa.Schema) -> None:
+    """A name that DuckDB changed would look like a column that is missing, and become null."""
+    if found.names != planned.names or not all(
+        _same_names(found.field(i).type, planned.field(i).type) for i in range(len(planned))
+    ):
+        raise RewriteError("DuckDB changed the names of columns or fields")
+
+
+def _same_names(found: Any, planned: Any) -> bool:
+    if found.num_fields != planned.num_fields:
+        return False
+    structs = pa.types.is_struct(found) and pa.types.is_struct(planned)
+    return all(
+        (not structs or found.field(i).name == planned.field(i).name)
+        and _same_names(found.field(i).type, planned.field(i).type)
+        for i in range(found.num_fields)
+    )
 
 
 def _group_rows(group: RewriteGroup) -> int:

@@ -46,6 +46,16 @@ def select(
     return query if rows is None else f"{query} LIMIT {rows} OFFSET {offset}"
 
 
+def any_nan(paths: Sequence[str], columns: Sequence[str]) -> str:
+    """A row if there is a NaN in any of these columns, else none."""
+    files = ", ".join(exact_path(path) for path in paths)
+    tests = " OR ".join(f"isnan({name(column)})" for column in columns)
+    return (
+        f"SELECT 1 FROM read_parquet([{files}], union_by_name = true, hive_partitioning = false) "
+        f"WHERE {tests} LIMIT 1"
+    )
+
+
 def copy(query: str, path: str, schema: pa.Schema, writer: WriterOptions, group_rows: int) -> str:
     """COPY of a query into one Parquet file with the plan's metadata and field ids."""
     codec = {"none": "uncompressed"}.get(writer.codec, writer.codec)

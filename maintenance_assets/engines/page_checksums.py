@@ -11,27 +11,33 @@ from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
 
 _COMPRESSED_SIZE, _CRC = 3, 4
-_HEADER_PROBE = 4096
+_HEADER_PROBE = 512
 
 
 def verify_page_checksums(file: DataFile, access: FileAccess) -> None:
-    """Raise when a page is not what its writer summed up; files without sums cost one look."""
+    """Raise when a page is not what its writer summed up; without sums it costs a look each."""
     with access.open_input(file.path) as handle:
         metadata = pq.ParquetFile(handle).metadata
-        if not metadata.num_row_groups or not metadata.num_columns:
-            return
-        if not _has_checksums(handle, metadata.row_group(0).column(0), file):
-            return
         for group in range(metadata.num_row_groups):
             for column in range(metadata.num_columns):
                 chunk = metadata.row_group(group).column(column)
-                _verify_chunk(handle, chunk, file)
+                # Row groups may come from different writers, the pages of a chunk do not.
+                if chunk.total_compressed_size and _has_checksums(handle, chunk, file):
+                    _verify_chunk(handle, chunk, file)
 
 
 def _has_checksums(handle: Any, chunk: Any, file: DataFile) -> bool:
     start, length = _extent(chunk)
-    handle.seek(start)
-    return _CRC in _header(memoryview(handle.read(min(length, _HEADER_PROBE))), 0, file)[0]
+    probe = min(length, _HEADER_PROBE)
+    while True:
+        handle.seek(start)
+        data = memoryview(handle.read(probe))
+        try:
+            return _CRC in Reader(data).struct()
+        except (IndexError, ValueError) as error:
+            if probe == length:
+                raise _damaged(file) from error
+            probe = min(length, 16 * probe)  # a header holds statistics of any length
 
 
 def _verify_chunk(handle: Any, chunk: Any, file: DataFile) -> None:
@@ -51,10 +57,9 @@ def _verify_chunk(handle: Any, chunk: Any, file: DataFile) -> None:
 
 
 def _extent(chunk: Any) -> tuple[int, int]:
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and chunk.dictionary_page_offset:
-        start = min(start, chunk.dictionary_page_offset)
-    return start, chunk.total_compressed_size
+    # A chunk without values may have a dictionary page and no data page, whose offset is then 0.
+    offsets = (chunk.dictionary_page_offset, chunk.data_page_offset)
+    return min(offset for offset in offsets if offset), chunk.total_compressed_size
 
 
 def _header(data: memoryview, position: int, file: DataFile) -> tuple[dict[int, Any], int]:
@@ -64,8 +69,11 @@ def _header(data: memoryview, position: int, file: DataFile) -> tuple[dict[int, 
         if not header[_COMPRESSED_SIZE] >= 0:
             raise ValueError("a page has a negative size")
     except (IndexError, KeyError, ValueError) as error:
-        raise RewriteError(
-            f"'{file.path}' cannot be read: a page header is damaged. Restore that file or move "
-            "it away"
-        ) from error
+        raise _damaged(file) from error
     return header, reader.position
+
+
+def _damaged(file: DataFile) -> RewriteError:
+    return RewriteError(
+        f"'{file.path}' cannot be read: a page header is damaged. Restore that file or move it away"
+    )

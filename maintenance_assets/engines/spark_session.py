@@ -30,6 +30,8 @@ _CONNECT_PORT = 15002
 _REACH_SECONDS = 5
 _READY_SECONDS = 30
 _starting = Lock()
+_users: dict[Session, set[int]] = {}
+"""Sessions that engines of this process started, and which of these use them."""
 
 
 class SessionSource:
@@ -56,16 +58,28 @@ class SessionSource:
                 return self._started
             active = None if self._remote else active_session()
             if active is not None:
+                if active in _users:  # another engine started it: it stays until both are done
+                    self._use(active)
                 return active
-            self._started = self._start()
-            return self._started
+            started = self._start()
+            _users[started] = set()
+            self._use(started)
+            return started
 
     def close(self) -> None:
-        """Stop the session if it was started here."""
+        """Stop the session if engines started it and no other one uses it."""
         with _starting:
             started, self._started = self._started, None
-            if started is not None and is_alive(started):
-                started.stop()
+            users = _users.get(started, set())
+            users.discard(id(self))
+            if started is not None and not users:
+                _users.pop(started, None)
+                if is_alive(started):
+                    started.stop()
+
+    def _use(self, session: Session) -> None:
+        self._started = session
+        _users[session].add(id(self))
 
     def _start(self) -> Session:
         remote = self._remote or os.environ.get("SPARK_REMOTE")

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -259,6 +260,7 @@ def open_store(
     shown = os.fspath(path)
     if not isinstance(shown, str):
         raise ValueError(f"path must be text, got {path!r}")
+    shown_safely = re.sub(r"://[^/@]*@", "://", shown)
     if filesystem is not None and storage_options:
         raise ValueError("give filesystem or storage_options, not both")
     if filesystem is None:
@@ -268,8 +270,8 @@ def open_store(
         stripped = filesystem._strip_protocol(shown)
     filesystem, stripped = _unwrapped(filesystem, stripped)
     if isinstance(filesystem, LocalFileSystem):
-        return Store(filesystem, os.path.realpath(stripped), shown)
-    return Store(filesystem, _canonical(stripped), shown)
+        return Store(filesystem, os.path.realpath(stripped), shown_safely)
+    return Store(filesystem, _canonical(stripped), shown_safely)
 
 
 def _unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
@@ -300,7 +302,10 @@ def _as_fsspec(filesystem: Any) -> Any:
 
 def _canonical(path: str) -> str:
     lead = "/" if path.startswith("/") else ""
-    parts = [part for part in path.split("/") if part not in ("", ".")]
+    inner = path.strip("/").split("/")
+    if "" in inner:  # a key of its own on an object store, and not the one without it
+        raise ValueError(f"path must not contain '//': '{path}'")
+    parts = [part for part in inner if part not in ("", ".")]
     if ".." in parts:
         raise ValueError(f"path must not contain '..': '{path}'")
     return lead + "/".join(parts)

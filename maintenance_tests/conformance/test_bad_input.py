@@ -435,3 +435,17 @@ def test_nothing_is_left_after_a_group_fails(engine: str, lake: Lake) -> None:
     with pytest.raises(IncompleteMaintenanceError):
         lake.compact(engine)
     assert everything(lake) == before
+
+
+def test_path_with_an_empty_segment_is_refused(engine: str) -> None:
+    lake = Lake("memory://twice/a/b")
+    one_row_files(lake, 2)
+    with pytest.raises(ValueError, match="must not contain '//'"):
+        Lake("memory://twice/a//b").compact(engine)
+    assert len(lake.files()) == 2
+
+
+def test_password_in_the_path_is_not_shown(engine: str) -> None:
+    with pytest.raises(FileNotFoundError) as caught:
+        Lake("memory://user:hunter2@host/missing").compact(engine)
+    assert "hunter2" not in str(caught.value)

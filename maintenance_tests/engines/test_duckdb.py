@@ -1,6 +1,7 @@
 """DuckDB: what COPY writes itself, what takes another way, and what is said about it."""
 
 import datetime as dt
+import json
 import re
 from decimal import Decimal
 from pathlib import Path
@@ -19,7 +20,7 @@ KEPT = pa.table(
     {
         "i8": pa.array([1, None, -3], pa.int8()),
         "u64": pa.array([2**64 - 1, None, 0], pa.uint64()),
-        "f": pa.array([-0.0, float("nan"), None], pa.float32()),
+        "f": pa.array([-0.0, 1.5, None], pa.float32()),
         "d": pa.array([float("inf"), -0.0, None]),
         "s": ["a'b", "", None],
         "large": pa.array(["a", None, "ü"], pa.large_string()),
@@ -226,3 +227,66 @@ def test_output_has_no_more_files_open(local: Lake) -> None:
     local.compact("duckdb")
     local.write(local.only_file(), pq.read_table(local.path(local.only_file())))
     assert local.column("id") == [0, 1, 2]
+
+
+def test_bits_of_nan_are_kept(local: Lake) -> None:
+    bits = pa.array([0x7FF8000000000001, 0xFFF8000000000002, 0x7FF8000000000000], pa.uint64())
+    table = pa.table({"c": pa.Array.from_buffers(pa.float64(), 3, bits.buffers()), "k": ["a"] * 3})
+    for part in range(2):
+        local.write(f"{part}.parquet", table)
+    result = local.compact("duckdb")
+    assert result.written_by == {"duckdb-arrow": 1}
+    found = local.open(local.only_file()).read().column("c").combine_chunks()
+    assert found.view(pa.uint64()).to_pylist() == bits.to_pylist() * 2
+
+
+ODD_NAMES = {
+    "empty field": pa.table({"s": pa.array([{"": 1, "x": 2}])}),
+    "field with NUL": pa.table({"s": pa.array([{"a\0b": 1, "x": 2}])}),
+    "column with NUL": pa.table({"a\0b": [1], "a": [2]}),
+}
+
+
+@pytest.mark.parametrize("case", ODD_NAMES)
+def test_names_that_duckdb_changes_lose_no_value(local: Lake, case: str) -> None:
+    table = ODD_NAMES[case]
+    required = pa.field("r", pa.int64(), nullable=False)
+    whole = table.append_column(required, pa.array([1]))
+    for part in range(2):
+        local.write(f"{part}.parquet", whole)
+    expected = local.read()
+    assert local.compact("duckdb").written_by == {"pyarrow": 1}
+    assert_same_table(local.open(local.only_file()).read(), expected)
+
+
+def test_geometry_stays_the_bytes_it_was(local: Lake) -> None:
+    # A point with an SRID (EWKB), which DuckDB's own geometry type drops.
+    point = bytes.fromhex("0101000020E6100000000000000000F03F0000000000000040")
+    column = {"encoding": "WKB", "geometry_types": []}
+    geo = json.dumps({"version": "1.1.0", "primary_column": "g", "columns": {"g": column}})
+    table = pa.table({"g": [point]}).replace_schema_metadata({"geo": geo})
+    for part in range(2):
+        local.write(f"{part}.parquet", table)
+    assert local.compact("duckdb").written_by == {"duckdb": 1}
+    assert local.column("g") == [point] * 2
+    assert local.get(local.only_file()).count(b'"primary_column"') <= 2  # footer and Arrow schema
+
+
+def test_decimal_beyond_its_precision_is_not_cut_off(local: Lake) -> None:
+    wide = pa.array([123456789], pa.int32()).view(pa.int32())
+    column = pa.Array.from_buffers(pa.decimal32(4, 2), 1, wide.buffers())
+    for part in range(2):
+        local.write(f"{part}.parquet", pa.table({"c": column}), store_decimal_as_integer=True)
+    expected = local.read().column("c").to_pylist()
+    assert local.compact("duckdb").written_by == {"pyarrow": 1}
+    assert local.open(local.only_file()).read().column("c").to_pylist() == expected
+
+
+def test_metadata_key_that_is_not_text_is_kept(local: Lake) -> None:
+    schema = pa.schema([("a", pa.int64())], metadata={b"\xff\xfe": b"v"})
+    for part in range(2):
+        local.write(f"{part}.parquet", pa.table([[part]], schema=schema))
+    one_row_files(local, 3, "day=1")
+    assert local.compact("duckdb").written_by == {"duckdb-arrow": 1, "duckdb": 1}
+    key = next(name for name in local.files() if "/" not in name)
+    assert local.open(key).schema_arrow.metadata == {b"\xff\xfe": b"v"}

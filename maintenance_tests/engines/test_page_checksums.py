@@ -86,3 +86,12 @@ def test_damaged_thrift_is_an_error() -> None:
         Reader(memoryview(bytes([0x18, 200, 1]))).struct()
     with pytest.raises(ValueError, match="not a Thrift type"):
         Reader(memoryview(bytes([0x1F, 0]))).struct()
+
+
+def test_empty_row_groups_and_long_headers_are_fine(local: Lake) -> None:
+    empty = pa.table({"id": pa.array([], pa.int64())})
+    check(local, parquet_bytes(empty, write_page_checksum=True))
+    long = pa.table({"s": ["x" * 9000, "y" * 9000]})
+    for sums in (True, False):
+        check(local, parquet_bytes(long, use_dictionary=False, write_page_checksum=sums))
+    assert local.open("a.parquet").metadata.num_rows == 2
