@@ -9,8 +9,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PYTHON ?=
 PYTEST_ARGS ?=
+PORT ?= 3000
 
-.PHONY: help setup demo test lint format bench clean
+.PHONY: help setup demo ui test lint format bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' \
@@ -46,8 +47,11 @@ $(STAMP): requirements.lock pyproject.toml
 	fi
 	@touch $@
 
-demo: $(STAMP) ## compact a small fragmented lake under demo_lake/ and show before and after
-	$(BIN)/python examples/demo.py
+demo: $(STAMP) ## fill a lake under demo_lake/ (MAINTENANCE_LAKE=...), maintain it with Dagster, show before and after
+	$(BIN)/python -m examples.demo
+
+ui: $(STAMP) ## Dagster's UI on that lake, on port 3000 (PORT=...), its home in .dagster_home/
+	@$(BIN)/python -m examples.ui --port $(PORT)
 
 test: lint ## lint, types and import rules, then all tests (PYTEST_ARGS=... is passed on)
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)

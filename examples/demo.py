@@ -1,229 +1,193 @@
-"""Compacts a small fragmented lake of market trades and checks that nothing is lost.
+"""Fills the lake, lets the sensors look once, runs what they ask for, and shows what changed.
 
-Run it with `make demo`; `--files`, `--rows` and `--engine` change the exercise.
+Run it with `make demo`. Everything happens in this process, on the Dagster home that `make ui`
+shows afterwards. A second run appends a second batch.
 """
 
 import argparse
-import shutil
+import logging
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import date, timedelta
-from pathlib import Path
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-import duckdb
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+import dagster
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-from maintenance_assets import MaintenanceStats, compact
-from maintenance_assets.model.progress import Progress
+from examples.measure import Measure, measure
+from examples.workplace import prepare
+from maintenance_assets.orchestration.config import DatasetConfig
+from maintenance_assets.orchestration.planner import MaintenancePlanner
 
-LAKE = Path(__file__).resolve().parent.parent / "demo_lake" / "trades"
-FIRST_DAY = date(2025, 11, 3)
-DAYS = 6
-SYMBOLS = ("BTC-USD", "ETH-USD", "SOL-USD", "ADA-USD", "XRP-USD")
-SEED = 20251103
+QUIET = {"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """What a reader of the lake sees at one moment."""
+@dataclass(slots=True)
+class Story:
+    """What happened to one dataset."""
 
-    files: int
-    total_bytes: int
-    rows: int
-    row_groups: int
-    quantity_sum: int
-    trade_id_sum: int
-    query_seconds: float
-
-    @property
-    def content(self) -> tuple[int, int, int]:
-        return self.rows, self.quantity_sum, self.trade_id_sum
+    dataset: DatasetConfig
+    before: Measure
+    reasons: list[str] = field(default_factory=list)
+    runs: int = 0
+    seconds: float = 0.0
+    after: Measure | None = None
 
 
 def main() -> int:
+    """The demo; the exit code says whether the data is intact."""
     args = parse_arguments()
     console = Console()
-    write_lake(LAKE, file_count=args.files, row_count=args.rows)
-    before = measure(LAKE)
-    names_before = set(parquet_files(LAKE))
-    console.print(f"A lake of {before.files:,} files, {before.rows:,} rows, in demo_lake/trades")
-
-    plan = compact(LAKE, engine=args.engine, target_mb_per_file=args.target_mb, dry_run=True)
-    console.print(
-        f"Dry run: would rewrite {plan.stats.compacted_file_count:,} files "
-        f"({mib(plan.stats.rewritten_bytes)}) in {len(plan.stats.planned_groups or ()):,} groups; "
-        f"{plan.stats.before_file_count:,} files would become {plan.stats.after_file_count:,}"
-    )
-    if set(parquet_files(LAKE)) != names_before:
-        return fail(console, "the dry run changed the files of the lake")
-
-    with progress_bar(console) as bar:
-        result = compact(
-            LAKE, engine=args.engine, target_mb_per_file=args.target_mb, on_progress=follow(bar)
-        )
-
-    after = measure(LAKE)
-    console.print(comparison(before, after))
-    console.print(
-        f"Compacted {result.stats.compacted_file_count:,} files in {result.seconds:.2f} s "
-        f"with {args.engine}, codec {result.stats.compression_codec}, publish {result.publish}"
-    )
-    problems = differences(before, after, result.stats)
-    for problem in problems:
-        fail(console, problem)
-    if problems:
-        return 1
-    console.print("[green]Rows and column sums are unchanged.[/green]")
-    return 0
+    warnings.filterwarnings("ignore", module="pyspark|dagster")
+    no_java = prepare()
+    if no_java:
+        console.print(f"[yellow]DuckDB takes the place of Spark.[/yellow] {no_java}")
+    with dagster.DagsterInstance.get() as instance:
+        feed(console, instance, rows=args.rows, files=args.files)
+        stories = maintain(console, instance)
+    return report(console, stories)
 
 
 def parse_arguments() -> argparse.Namespace:
+    """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--files", type=int, default=600, help="small files to write")
-    parser.add_argument("--rows", type=int, default=300_000, help="rows over all files")
-    parser.add_argument("--engine", default="pyarrow", help="engine that carries out the plan")
-    parser.add_argument("--target-mb", type=float, default=128, help="target size of a file, MiB")
+    parser.add_argument("--files", type=int, default=40, help="files per partition")
+    parser.add_argument("--rows", type=int, default=150_000, help="trades in the batch")
     args = parser.parse_args()
-    partitions = DAYS * len(SYMBOLS)
-    if args.files < partitions or args.rows < args.files:
-        parser.error(f"needs at least {partitions} files and one row per file")
+    if not 1 <= args.files <= args.rows:
+        parser.error("needs at least one file, and one row per file")
     return args
 
 
-def write_lake(root: Path, *, file_count: int, row_count: int) -> None:
-    """Writes the same trades every time, spread over many small files."""
-    shutil.rmtree(root, ignore_errors=True)
-    rng = np.random.default_rng(SEED)
-    partitions = [
-        (FIRST_DAY + timedelta(days=day), symbol) for day in range(DAYS) for symbol in SYMBOLS
-    ]
-    for day, symbol in partitions:
-        (root / f"date={day}" / f"symbol={symbol}").mkdir(parents=True)
-    bounds = np.linspace(0, row_count, file_count + 1).astype(np.int64)
-    for number in range(file_count):
-        day, symbol = partitions[number % len(partitions)]
-        trades = make_trades(rng, day, first_id=int(bounds[number]), end_id=int(bounds[number + 1]))
-        target = root / f"date={day}" / f"symbol={symbol}" / f"part-{number:05d}.parquet"
-        pq.write_table(trades, target, compression="zstd")
+def feed(console: Console, instance: dagster.DagsterInstance, *, rows: int, files: int) -> None:
+    """Materialize the ingestion asset."""
+    from examples import pipeline
 
-
-def make_trades(rng: np.random.Generator, day: date, *, first_id: int, end_id: int) -> pa.Table:
-    count = end_id - first_id
-    microseconds = np.sort(rng.integers(0, 86_400_000_000, count))
-    return pa.table(
-        {
-            "trade_id": np.arange(first_id, end_id, dtype=np.int64),
-            "traded_at": np.datetime64(day, "us") + microseconds.astype("timedelta64[us]"),
-            "price": np.round(rng.lognormal(4.0, 0.02, count), 4),
-            "quantity": rng.integers(1, 10_000, count),
-            "side": pa.array(np.where(rng.random(count) < 0.5, "buy", "sell")),
-        }
+    start = time.perf_counter()
+    config = {"rows": rows, "files_per_partition": files}
+    done = pipeline.defs.resolve_job_def(pipeline.feed_job.name).execute_in_process(
+        instance=instance,
+        run_config={**QUIET, "ops": {"raw__trades_feed": {"config": config}}},
+    )
+    event = done.asset_materializations_for_node("raw__trades_feed")[0]
+    engine = event.metadata["engine"].value
+    console.print(
+        f"raw/trades_feed appended {rows:,} trades with {engine} "
+        f"in {time.perf_counter() - start:.1f} s"
     )
 
 
-def parquet_files(root: Path) -> list[Path]:
-    return sorted(root.glob("date=*/symbol=*/*.parquet"))
+def maintain(console: Console, instance: dagster.DagsterInstance) -> list[Story]:
+    """One tick of each sensor, and the runs it asks for."""
+    from maintenance_assets import definitions
+    from maintenance_assets.orchestration.config import load_datasets
 
-
-def measure(root: Path) -> Measure:
-    files = parquet_files(root)
-    seconds, (rows, quantity_sum, trade_id_sum) = min(query(root) for _ in range(3))
-    return Measure(
-        files=len(files),
-        total_bytes=sum(file.stat().st_size for file in files),
-        rows=rows,
-        row_groups=sum(pq.read_metadata(file).num_row_groups for file in files),
-        quantity_sum=quantity_sum,
-        trade_id_sum=trade_id_sum,
-        query_seconds=seconds,
-    )
-
-
-def query(root: Path) -> tuple[float, tuple[int, int, int]]:
-    """Times one reader that counts and sums over the whole lake."""
-    with duckdb.connect() as connection:
+    file = definitions.datasets_file()
+    assert file is not None
+    repository = definitions.defs.get_repository_def()
+    stories = []
+    for dataset in load_datasets(file):
+        story = Story(dataset, measure(dataset.key, dataset.path))
+        requests = tick(console, instance, repository, story)
         start = time.perf_counter()
-        row = connection.execute(
-            "SELECT count(*), sum(quantity), sum(trade_id) FROM read_parquet(?)",
-            [str(root / "date=*" / "symbol=*" / "*.parquet")],
-        ).fetchone()
-        seconds = time.perf_counter() - start
-    assert row is not None
-    return seconds, (row[0], row[1], row[2])
+        for request in requests:
+            run(instance, repository, story, request)
+        story.seconds = time.perf_counter() - start
+        story.after = measure(dataset.key, dataset.path)
+        stories.append(story)
+    return stories
 
 
-def progress_bar(console: Console) -> ProgressBar:
-    return ProgressBar(
-        TextColumn("{task.description:<10}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=console,
+def tick(
+    console: Console,
+    instance: dagster.DagsterInstance,
+    repository: dagster.RepositoryDefinition,
+    story: Story,
+) -> list[dagster.RunRequest]:
+    """What Dagster's daemon does at a tick of a sensor."""
+    sensor = repository.get_sensor_def(f"{story.dataset.safe_name}__small_files")
+    with dagster.build_sensor_context(
+        instance=instance,
+        repository_def=repository,
+        resources={"maintenance_planner": MaintenancePlanner()},
+    ) as context:
+        found = sensor.evaluate_tick(context)
+    for new in found.dynamic_partitions_requests or []:
+        instance.add_dynamic_partitions(new.partitions_def_name, list(new.partition_keys))
+    for event in found.asset_events:
+        instance.report_runless_asset_event(event)
+    requests = list(found.run_requests or [])
+    said = found.skip_message or f"asks for {len(requests)} runs"
+    console.print(f"[bold]{sensor.name}[/bold]: {said}")
+    for request in requests:
+        reason = f"{request.tags['maintenance/partition']}: {request.tags['maintenance/reason']}"
+        story.reasons.append(reason)
+        console.print(f"  {reason}")
+    return requests
+
+
+def run(
+    instance: dagster.DagsterInstance,
+    repository: dagster.RepositoryDefinition,
+    story: Story,
+    request: dagster.RunRequest,
+) -> None:
+    """One run, as the daemon would launch it, in this process."""
+    job = repository.get_job(f"{story.dataset.safe_name}__compact")
+    tags: Mapping[str, Any] = {**request.tags, "dagster/run_key": request.run_key}
+    job.execute_in_process(
+        instance=instance, run_config={**request.run_config, **QUIET}, tags=dict(tags)
     )
+    story.runs += 1
 
 
-def follow(bar: ProgressBar) -> Callable[[Progress], None]:
-    """Gives each phase of the operation a line of its own."""
-    tasks: dict[str, TaskID] = {}
-
-    def show(progress: Progress) -> None:
-        phase = str(progress.phase)
-        if phase not in tasks:
-            tasks[phase] = bar.add_task(phase, total=None)
-        bar.update(tasks[phase], completed=progress.done, total=progress.total or None)
-
-    return show
-
-
-def comparison(before: Measure, after: Measure) -> Table:
-    table = Table(title="market trades, before and after compaction")
-    table.add_column("")
-    table.add_column("before", justify="right")
-    table.add_column("after", justify="right")
-    table.add_row("files", f"{before.files:,}", f"{after.files:,}")
-    table.add_row("bytes", f"{before.total_bytes:,}", f"{after.total_bytes:,}")
-    table.add_row("rows", f"{before.rows:,}", f"{after.rows:,}")
-    table.add_row("row groups", f"{before.row_groups:,}", f"{after.row_groups:,}")
-    table.add_row(
-        "mean file size",
-        mib(before.total_bytes / before.files),
-        mib(after.total_bytes / after.files),
-    )
-    table.add_row(
-        "count and sum (DuckDB)", f"{before.query_seconds:.3f} s", f"{after.query_seconds:.3f} s"
-    )
-    return table
+def report(console: Console, stories: list[Story]) -> int:
+    """The table, and whether all is well."""
+    table = Table(title="the lake before and after")
+    for number, name in enumerate(("dataset", "", "files", "bytes", "rows", "row groups", "query")):
+        table.add_column(name, justify="right" if number > 1 else "left")
+    for story in stories:
+        assert story.after is not None
+        table.add_row(story.dataset.key, *_cells("before", story.before))
+        work = f"{story.dataset.engine}, {story.runs} runs in {story.seconds:.1f} s"
+        table.add_row(work, *_cells("after", story.after), end_section=True)
+    console.print(table)
+    problems = [problem for story in stories for problem in differences(story)]
+    for problem in problems:
+        console.print(f"[red]FAILED:[/red] {problem}")
+    if not problems:
+        console.print("[green]Rows and column sums are unchanged.[/green] `make ui` shows it all.")
+    return 1 if problems else 0
 
 
-def differences(before: Measure, after: Measure, stats: MaintenanceStats) -> list[str]:
-    """Everything that should hold after a compaction and does not."""
+def _cells(moment: str, seen: Measure) -> list[str]:
+    return [
+        moment,
+        f"{seen.files:,}",
+        f"{seen.total_bytes:,}",
+        f"{seen.rows:,}",
+        f"{seen.row_groups:,}",
+        f"{seen.query_seconds * 1000:.1f} ms",
+    ]
+
+
+def differences(story: Story) -> list[str]:
+    """Everything that should hold after maintenance and does not."""
+    before, after, key = story.before, story.after, story.dataset.key
+    assert after is not None
     problems = []
     if after.content != before.content:
-        problems.append(f"the data changed: {before.content} became {after.content}")
-    if after.files >= before.files:
-        problems.append(f"{before.files} files became {after.files}: nothing was compacted")
-    reported = (stats.after_file_count, stats.after_total_bytes)
-    if reported != (after.files, after.total_bytes):
-        problems.append(f"reported {reported}, measured {(after.files, after.total_bytes)}")
+        problems.append(f"{key}: the data changed: {before.content} became {after.content}")
+    if not story.runs:
+        problems.append(f"{key}: the sensor asked for no run")
+    elif after.files >= before.files:
+        problems.append(f"{key}: {before.files} files became {after.files}")
     return problems
 
 
-def mib(size_bytes: float) -> str:
-    return f"{size_bytes / 2**20:,.3f} MiB"
-
-
-def fail(console: Console, problem: str) -> int:
-    console.print(f"[red]FAILED:[/red] {problem}")
-    return 1
-
-
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.ERROR)
     sys.exit(main())

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
         compact_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
+        DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
         LeaseHeldError,
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from maintenance_assets.operations.compact import compact
     from maintenance_assets.operations.recover import recover
     from maintenance_assets.operations.results import CompactionResult, RecoveryResult
+    from maintenance_assets.orchestration.build import build_definitions as build_definitions
+    from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
 
 __version__ = "0.1.0"
 
@@ -34,6 +37,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
+    "DatasetConfig": "orchestration.config",
+    "DatasetConfigError": "errors",
     "DuckDBParquetHandler": "api.handlers",
     "EngineUnavailableError": "errors",
     "FileInfo": "model.files",
@@ -48,6 +53,7 @@ _HOMES = {
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
+    "build_definitions": "orchestration.build",
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
@@ -55,9 +61,11 @@ _HOMES = {
     "recover": "operations.recover",
 }
 
+# Without those that need Dagster: `import *` is not to load it.
 __all__ = [
     "CompactionGroup",
     "CompactionResult",
+    "DatasetConfigError",
     "DuckDBParquetHandler",
     "EngineUnavailableError",
     "FileInfo",
@@ -87,4 +95,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_HOMES, "__version__"]

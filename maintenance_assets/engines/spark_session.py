@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 from maintenance_assets.engines.java import find_java
 from maintenance_assets.errors import EngineUnavailableError
@@ -30,7 +31,7 @@ _CONNECT_PORT = 15002
 _REACH_SECONDS = 5
 _READY_SECONDS = 30
 _starting = Lock()
-_users: dict[Session, set[int]] = {}
+_users: "dict[Session, WeakSet[SessionSource]]" = {}
 """Sessions that engines of this process started, and which of these use them."""
 
 
@@ -62,7 +63,7 @@ class SessionSource:
                     self._use(active)
                 return active
             started = self._start()
-            _users[started] = set()
+            _users[started] = WeakSet()
             self._use(started)
             return started
 
@@ -70,16 +71,19 @@ class SessionSource:
         """Stop the session if engines started it and no other one uses it."""
         with _starting:
             started, self._started = self._started, None
-            users = _users.get(started, set())
-            users.discard(id(self))
-            if started is not None and not users:
+            if started is None:
+                return
+            # Weak: an engine that was thrown away without closing it holds no session.
+            users = _users.get(started, WeakSet())
+            users.discard(self)
+            if not users:
                 _users.pop(started, None)
                 if is_alive(started):
                     started.stop()
 
     def _use(self, session: Session) -> None:
         self._started = session
-        _users[session].add(id(self))
+        _users[session].add(self)
 
     def _start(self) -> Session:
         remote = self._remote or os.environ.get("SPARK_REMOTE")

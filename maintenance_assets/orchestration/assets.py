@@ -1,21 +1,18 @@
 """A dataset as a software-defined asset: materializing it is maintaining it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import dagster
 
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.maintenance import DatasetMaintenance
+from maintenance_assets.orchestration.maintenance import (
+    MAX_PARTITION_EVENTS,
+    DatasetMaintenance,
+    Recorded,
+    Target,
+)
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-
-Partitions = dagster.DynamicPartitionsDefinition
-
-
-def asset_key(dataset: DatasetConfig) -> dagster.AssetKey:
-    """The key of a dataset's asset."""
-    return dagster.AssetKey(dataset.key.split("/"))
 
 
 def pool_of(dataset: DatasetConfig) -> str:
@@ -23,38 +20,41 @@ def pool_of(dataset: DatasetConfig) -> str:
     return f"dataset:{dataset.key}"
 
 
-def partitions_of(dataset: DatasetConfig, columns: list[str]) -> Partitions | None:
-    """Partition paths come and go with the data, so their keys are dynamic."""
-    return Partitions(name=f"{dataset.safe_name}__partitions") if columns else None
-
-
-def build_asset(dataset: DatasetConfig, partitions: Partitions | None) -> dagster.AssetsDefinition:
+def build_asset(target: Target) -> dagster.AssetsDefinition:
     """The asset of one dataset."""
+    dataset, partitions = target.dataset, target.partitions
+    by_hundreds = dagster.BackfillPolicy.multi_run(MAX_PARTITION_EVENTS)
 
-    # A generator that yields nothing: each partition logs a materialization of its own.
     @dagster.asset(
-        key=asset_key(dataset),
+        key=target.asset_key,
         partitions_def=partitions,
-        backfill_policy=dagster.BackfillPolicy.single_run() if partitions else None,
-        output_required=False,
+        backfill_policy=by_hundreds if partitions else None,
         pool=pool_of(dataset),
         kinds={"parquet", dataset.engine} - {"auto"},
         owners=dataset.owners,
         tags=dataset.tags,
         group_name=dataset.group,
-        description=dataset.description or f"The Parquet dataset at {dataset.path}",
-        metadata={"dagster/uri": dataset.path},
+        description=dataset.description or f"The Parquet dataset at {dataset.shown_path}",
+        metadata={"dagster/uri": dataset.shown_path},
     )
     def maintained(
         context: dagster.AssetExecutionContext,
         maintenance_planner: MaintenancePlanner,
         maintenance_engines: EngineResource,
-    ) -> Iterator[Any]:
+    ) -> Iterator[dagster.MaterializeResult[None]]:
         keys = list(context.partition_keys) if context.has_partition_key_range else []
         if context.has_partition_key and not keys:
             keys = [context.partition_key]
-        work = DatasetMaintenance(dataset, maintenance_planner, maintenance_engines)
-        work.compact(context, keys, dry_run=False)
-        yield from ()
+        work = DatasetMaintenance(target, maintenance_planner, maintenance_engines)
+        recorded: Recorded = {}
+        try:
+            work.compact_exactly(context, keys, recorded)
+        except BaseException:
+            # What was committed has to be known, whatever became of the rest.
+            work.log(context, recorded)
+            raise
+        for key, metadata in recorded.items():
+            context.add_asset_metadata(metadata, partition_key=key)
+        yield dagster.MaterializeResult()
 
     return maintained

@@ -2,82 +2,114 @@
 
 import dagster
 
-from maintenance_assets.orchestration.assets import asset_key
-from maintenance_assets.orchestration.config import DatasetConfig
-from maintenance_assets.orchestration.metadata import bullets
+from maintenance_assets.errors import MaintenanceError
+from maintenance_assets.orchestration.maintenance import MAX_PARTITION_EVENTS, Target
+from maintenance_assets.orchestration.metadata import bullets, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 Checks = dagster.AssetChecksDefinition
 Result = dagster.AssetCheckResult
 WARN, ERROR = dagster.AssetCheckSeverity.WARN, dagster.AssetCheckSeverity.ERROR
+EMPTY = "there is no data file yet"
 
 
-def build_checks(dataset: DatasetConfig) -> list[Checks]:
+def build_checks(target: Target) -> list[Checks]:
     """The four checks of a dataset."""
-    return [_small_files(dataset), _schema_drift(dataset), _rows(dataset), _leftovers(dataset)]
+    return [_small_files(target), _schema_drift(target), _rows(target), _leftovers(target)]
 
 
-def _small_files(dataset: DatasetConfig) -> Checks:
+def _small_files(target: Target) -> Checks:
     @dagster.asset_check(
-        asset=asset_key(dataset), name="small_files", description="Few files could be saved."
+        asset=target.asset_key, name="small_files", description="Few files could be saved."
     )
     def small_files(maintenance_planner: MaintenancePlanner) -> Result:
-        needy = [p for p in maintenance_planner.partitions(dataset) if p.gain >= dataset.min_gain]
-        saved = sum(part.gain for part in needy)
+        try:
+            needy = maintenance_planner.in_need(target.dataset)
+        except MaintenanceError as error:
+            return Result(passed=False, severity=WARN, description=shorten(str(error)))
+        saved = sum(needy.values())
+        worst = sorted(needy, key=lambda name: -needy[name])
+        table = bullets([f"{name or '(root)'}: {needy[name]}" for name in worst])
         return Result(
             passed=not needy,
             severity=WARN,
             description=f"{len(needy)} partition(s) in need, {saved} files could be saved",
-            metadata={"partitions_in_need": len(needy), "gain": saved},
+            metadata={
+                "partitions_in_need": len(needy),
+                "gain": saved,
+                "files_to_save": dagster.MetadataValue.md(table or "none"),
+            },
         )
 
     return small_files
 
 
-def _schema_drift(dataset: DatasetConfig) -> Checks:
+def _schema_drift(target: Target) -> Checks:
     @dagster.asset_check(
-        asset=asset_key(dataset),
+        asset=target.asset_key,
         name="schema_drift",
         description="The files of each partition can be merged without loss.",
     )
     def schema_drift(maintenance_planner: MaintenancePlanner) -> Result:
-        conflicts = maintenance_planner.conflicts(dataset)
-        reasons = [conflict.reason for conflict in conflicts]
+        try:
+            failures = maintenance_planner.plan(target.dataset).failures
+        except FileNotFoundError:
+            return Result(passed=True, description=EMPTY)
+        except MaintenanceError as error:
+            return Result(passed=False, severity=ERROR, description=shorten(str(error)))
+        reasons = [failure.reason for failure in failures]
         return Result(
-            passed=not conflicts,
+            passed=not reasons,
             severity=ERROR,
-            description=reasons[0] if reasons else "all schemas can be merged",
-            metadata={"conflicts": dagster.MetadataValue.md(bullets(reasons) or "none")},
+            description=shorten(reasons[0]) if reasons else "all schemas can be merged",
+            metadata={
+                "conflict_count": len(reasons),
+                "conflicts": dagster.MetadataValue.md(bullets(reasons) or "none"),
+            },
         )
 
     return schema_drift
 
 
-def _rows(dataset: DatasetConfig) -> Checks:
+def _rows(target: Target) -> Checks:
     @dagster.asset_check(
-        asset=asset_key(dataset),
+        asset=target.asset_key,
         name="rows_preserved",
         description="The last maintenance left no fewer rows than it found.",
     )
     def rows_preserved(context: dagster.AssetCheckExecutionContext) -> Result:
-        event = context.instance.get_latest_materialization_event(asset_key(dataset))
-        found = event.asset_materialization if event is not None else None
-        if found is None or "rows_after" not in found.metadata:
+        counted = _last_rows(context.instance, target.asset_key)
+        if not counted:
             return Result(passed=True, description="no maintenance was recorded yet")
-        before, after = (int(str(found.metadata[k].value)) for k in ("rows", "rows_after"))
+        before, after = (sum(rows) for rows in zip(*counted, strict=True))
         return Result(
-            passed=after >= before,
+            # Each partition by itself: what one gained does not make up for another's loss.
+            passed=all(after >= before for before, after in counted),
             severity=ERROR,
             description=f"{before:,} rows before, {after:,} after",
-            metadata={"rows_before": before, "rows_after": after},
+            metadata={"rows_before": before, "rows_after": after, "events": len(counted)},
         )
 
     return rows_preserved
 
 
-def _leftovers(dataset: DatasetConfig) -> Checks:
+def _last_rows(instance: dagster.DagsterInstance, key: dagster.AssetKey) -> list[tuple[int, int]]:
+    """Rows before and after, of each event of the last run that maintained the dataset."""
+    records = instance.fetch_materializations(key, limit=MAX_PARTITION_EVENTS).records
+    found = [(record.run_id, record.asset_materialization) for record in records]
+    ours = [(run, one) for run, one in found if one is not None and "rows_after" in one.metadata]
+    return [
+        (int(str(one.metadata["rows"].value)), int(str(one.metadata["rows_after"].value)))
+        for run, one in ours
+        if run == ours[0][0]
+    ]
+
+
+def _leftovers(target: Target) -> Checks:
+    dataset = target.dataset
+
     @dagster.asset_check(
-        asset=asset_key(dataset),
+        asset=target.asset_key,
         name="leftovers",
         description="No interrupted run waits to be recovered.",
     )

@@ -6,11 +6,19 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
-from urllib.parse import urlsplit
 
 import dagster
+import fsspec
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from maintenance_assets.errors import DatasetConfigError
 from maintenance_assets.model.health import HealthPolicy
@@ -19,14 +27,18 @@ from maintenance_assets.planning.packing import SMALL
 
 _KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-PositiveInt = Annotated[int, Field(gt=0)]
+_SAME_STORE = {"local": "file", "": "file", "s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
+# Strict: `true` and "128" are slips of the pen, not numbers.
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class DatasetConfig(BaseModel):
     """One dataset: where it is, how its files should look, and when to see to it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # What was given may be a secret: it is not repeated in messages.
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     key: str
     """The asset key, such as `lake/trades`."""
@@ -37,6 +49,7 @@ class DatasetConfig(BaseModel):
     engine: Literal["spark", "duckdb", "pyarrow", "auto"] = "spark"
     target_mb_per_file: Positive | None = None
     target_rows_per_file: PositiveInt | None = None
+    """A listing knows no rows: with this target alone, say small_file_mb as well."""
     compression: str | None = None
     zorder_columns: list[str] = []
     """Columns that `optimize` clusters by."""
@@ -45,7 +58,7 @@ class DatasetConfig(BaseModel):
     small_file_mb: Positive | None = None
     """Files below this are small; three quarters of the target when not given."""
     min_gain: PositiveInt = 4
-    cooldown_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10.0
+    cooldown_minutes: NotNegative = 10.0
     sensor_interval_seconds: PositiveInt = 60
     max_runs_per_tick: PositiveInt = 5
     sensor_seconds: Positive = 40.0
@@ -69,19 +82,33 @@ class DatasetConfig(BaseModel):
     @field_validator("path", "storage_options", mode="before")
     @classmethod
     def _fill_in(cls, value: Any) -> Any:
-        return _with_environment(value)
+        return _with_environment(os.fspath(value) if isinstance(value, os.PathLike) else value)
 
     @field_validator("path")
     @classmethod
     def _check_path(cls, path: str) -> str:
         if not path.strip():
             raise ValueError("must not be empty")
+        for part in path.split("::"):
+            protocol, found, _ = part.partition("://")
+            if found and protocol not in fsspec.available_protocols():
+                raise ValueError(f"no file system is known for '{protocol}://'")
         return path
 
     @field_validator("compression")
     @classmethod
     def _check_compression(cls, compression: str | None) -> str | None:
         return codec_name(compression)
+
+    @field_validator("owners", "tags", "group")
+    @classmethod
+    def _check_for_dagster(cls, value: Any, info: ValidationInfo) -> Any:
+        field = "group_name" if info.field_name == "group" else str(info.field_name)
+        try:
+            dagster.AssetSpec("checked", **{field: value})
+        except dagster.DagsterInvalidDefinitionError as error:
+            raise ValueError(str(error).replace(" for asset 'AssetKey(['checked'])'", "")) from None
+        return value
 
     @field_validator("cron")
     @classmethod
@@ -102,6 +129,11 @@ class DatasetConfig(BaseModel):
     def safe_name(self) -> str:
         """The key as part of the names of jobs, sensors and schedules."""
         return self.key.replace("/", "__")
+
+    @property
+    def shown_path(self) -> str:
+        """The path without a password that may be in it."""
+        return re.sub(r"://[^/@]*@", "://", self.path)
 
     @property
     def target_bytes(self) -> int:
@@ -134,12 +166,12 @@ def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     if not isinstance(content["datasets"], list):
         raise DatasetConfigError(f"'{file}': `datasets` must be a list")
     try:
-        return parse_datasets([_beside(one, file.parent) for one in content["datasets"]])
+        return parse_datasets([beside(one, file.parent) for one in content["datasets"]])
     except DatasetConfigError as error:
         raise DatasetConfigError(f"'{file}': {error}") from error
 
 
-def _beside(declared: Any, folder: Path) -> Any:
+def beside(declared: Any, folder: Path) -> Any:
     """Relative paths start at the file that names them."""
     if not isinstance(declared, Mapping) or not isinstance(declared.get("path"), str):
         return declared
@@ -198,11 +230,15 @@ def _variable(match: "re.Match[str]") -> str:
 
 
 def _refuse_same_names(datasets: Sequence[DatasetConfig]) -> None:
-    seen: dict[str, DatasetConfig] = {}
+    seen: dict[str, str] = {}
     for dataset in datasets:
-        other = seen.setdefault(dataset.key, dataset)
-        if other is not dataset:
-            raise DatasetConfigError(f"dataset '{dataset.key}', field 'key': is declared twice")
+        where = f"dataset '{dataset.key}', field 'key'"
+        other = seen.get(dataset.safe_name)
+        if other == dataset.key:
+            raise DatasetConfigError(f"{where}: is declared twice")
+        if other is not None:
+            raise DatasetConfigError(f"{where}: its jobs would be named like those of '{other}'")
+        seen[dataset.safe_name] = dataset.key
 
 
 def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
@@ -215,8 +251,9 @@ def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
 
 
 def _place(path: str) -> tuple[str, ...]:
-    parts = urlsplit(path)
-    if parts.scheme in ("", "file", "local"):
-        path = os.path.realpath(os.path.expanduser(parts.path if parts.scheme else path))
-        return ("file", *[part for part in path.split("/") if part])
-    return (parts.scheme, parts.netloc, *[part for part in parts.path.split("/") if part])
+    protocol, found, rest = path.rpartition("::")[2].partition("://")
+    store = _SAME_STORE.get(protocol, protocol) if found else "file"
+    rest = rest if found else path
+    if store == "file":
+        rest = os.path.realpath(os.path.expanduser(rest))
+    return (store, *[part for part in rest.split("/") if part])

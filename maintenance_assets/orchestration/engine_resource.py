@@ -7,16 +7,15 @@ from dagster_pyspark import LazyPySparkResource
 
 from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.engines.spark_engine import SparkEngine
-from maintenance_assets.engines.spark_session import active_session, launch_environment
+from maintenance_assets.engines.spark_session import (
+    LOCAL_MASTER,
+    LOCAL_SETTINGS,
+    active_session,
+    launch_environment,
+)
 from maintenance_assets.orchestration.config import DatasetConfig
 
-LOCAL_SPARK = {
-    "spark.master": "local[*,4]",
-    "spark.app.name": "maintenance-assets",
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-}
+LOCAL_SPARK = {**LOCAL_SETTINGS, "spark.master": LOCAL_MASTER}
 
 
 class EngineResource(dagster.ConfigurableResource):  # type: ignore[type-arg]

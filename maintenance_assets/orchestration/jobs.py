@@ -6,24 +6,23 @@ from pydantic import Field
 from maintenance_assets.orchestration.assets import pool_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.maintenance import DatasetMaintenance
+from maintenance_assets.orchestration.maintenance import DatasetMaintenance, Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 DATASET_TAG = "maintenance/dataset"
 PARTITION_TAG = "maintenance/partition"
+# A run whose process died is tried again at once. A step that failed would fail again: a conflict
+# needs a person, a busy dataset needs time, and the sensor asks again with a pause.
+RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
 
 
 class CompactConfig(dagster.Config):
     """What a compaction run can be told."""
 
     partitions: list[str] = Field(default_factory=list)
-    """Partition paths such as `date=2025-11-04`; all of the dataset when empty."""
+    """Partition paths such as `date=2025-11-04`, or what is above them; empty for all."""
     dry_run: bool = False
     """Observe what would be done, change nothing."""
-
-
-class NoConfig(dagster.Config):
-    """Nothing to tell."""
 
 
 def compact_op_name(dataset: DatasetConfig) -> str:
@@ -37,8 +36,9 @@ def compact_run_config(dataset: DatasetConfig, partition: str) -> dagster.RunCon
     return dagster.RunConfig(ops={compact_op_name(dataset): config})
 
 
-def build_compact_job(dataset: DatasetConfig) -> dagster.JobDefinition:
+def build_compact_job(target: Target) -> dagster.JobDefinition:
     """The job `<dataset>__compact`."""
+    dataset = target.dataset
 
     @dagster.op(name=compact_op_name(dataset), pool=pool_of(dataset))
     def compact_dataset(
@@ -47,14 +47,15 @@ def build_compact_job(dataset: DatasetConfig) -> dagster.JobDefinition:
         maintenance_planner: MaintenancePlanner,
         maintenance_engines: EngineResource,
     ) -> None:
-        work = DatasetMaintenance(dataset, maintenance_planner, maintenance_engines)
+        work = DatasetMaintenance(target, maintenance_planner, maintenance_engines)
         work.compact(context, config.partitions, dry_run=config.dry_run)
 
     return _job(dataset, "compact", compact_dataset, "Merge small files, split oversized ones.")
 
 
-def build_recover_job(dataset: DatasetConfig) -> dagster.JobDefinition:
+def build_recover_job(target: Target) -> dagster.JobDefinition:
     """The job `<dataset>__recover`."""
+    dataset = target.dataset
 
     @dagster.op(name=f"recover_{dataset.safe_name}", pool=pool_of(dataset))
     def recover_dataset(
@@ -62,7 +63,7 @@ def build_recover_job(dataset: DatasetConfig) -> dagster.JobDefinition:
         maintenance_planner: MaintenancePlanner,
         maintenance_engines: EngineResource,
     ) -> None:
-        DatasetMaintenance(dataset, maintenance_planner, maintenance_engines).recover(context)
+        DatasetMaintenance(target, maintenance_planner, maintenance_engines).recover(context)
 
     return _job(dataset, "recover", recover_dataset, "Resolve what interrupted runs left behind.")
 
@@ -72,9 +73,9 @@ def _job(
 ) -> dagster.JobDefinition:
     graph = dagster.GraphDefinition(name=f"{dataset.safe_name}__{operation}", node_defs=[op])
     return graph.to_job(
-        description=f"{text} Dataset {dataset.key} at {dataset.path}.",
+        description=f"{text} Dataset {dataset.key} at {dataset.shown_path}.",
         executor_def=dagster.in_process_executor,
-        tags={DATASET_TAG: dataset.key},
+        tags={DATASET_TAG: dataset.key, RETRY_TAG: "false"},
     )
 
 

@@ -1,7 +1,8 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
-import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import dagster
@@ -13,114 +14,163 @@ from maintenance_assets.operations.recover import recover
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.metadata import bullets, compaction_metadata
-from maintenance_assets.orchestration.planner import MaintenancePlanner, compaction_arguments
+from maintenance_assets.orchestration.metadata import bullets, compaction_metadata, shorten
+from maintenance_assets.orchestration.planner import MaintenancePlanner
 
-logger = logging.getLogger(__name__)
 MAX_PARTITION_EVENTS = 100
 """Events of one run: a thousand of them take minutes to store."""
+# Dagster has no public name for these: such a key could not be part of a range.
+_NOT_IN_KEYS = ("...", "\a", "\b", "\f", "\n", "\r", "\t", "\v", "\0")
 # An op's and an asset's execution context have no common public type.
 Context = Any
+Partitions = dagster.DynamicPartitionsDefinition
+Recorded = dict[str | None, Mapping[str, Any]]
+"""Metadata of what was done, by partition; None is the dataset as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A dataset as Dagster knows it."""
+
+    dataset: DatasetConfig
+    partitions: Partitions | None
+    """Partition paths come and go with the data, so their keys are dynamic."""
+
+    @classmethod
+    def of(cls, dataset: DatasetConfig, partition_columns: Sequence[str]) -> "Target":
+        """A dataset with or without partitions."""
+        name = f"{dataset.safe_name}__partitions"
+        return cls(dataset, Partitions(name=name) if partition_columns else None)
+
+    @property
+    def asset_key(self) -> dagster.AssetKey:
+        """The key of the dataset's asset."""
+        return dagster.AssetKey(self.dataset.key.split("/"))
+
+    def new_keys(self, instance: dagster.DagsterInstance, names: Sequence[str]) -> list[str]:
+        """The partitions among these that Dagster does not know yet."""
+        if self.partitions is None or self.partitions.name is None:
+            return []
+        known = set(instance.get_dynamic_partitions(self.partitions.name))
+        return [name for name in names if _is_key(name) and name not in known]
+
+    def event_key(self, partition: str | None) -> str | None:
+        """The partition that an event is about, where the asset has such a thing."""
+        return partition if self.partitions is not None and _is_key(partition or "") else None
 
 
 class DatasetMaintenance:
     """The operations on one dataset, reporting to Dagster."""
 
     def __init__(
-        self, dataset: DatasetConfig, planner: MaintenancePlanner, engines: EngineResource
+        self, target: Target, planner: MaintenancePlanner, engines: EngineResource
     ) -> None:
-        self._dataset = dataset
+        self._target = target
+        self._dataset = target.dataset
         self._planner = planner
         self._engines = engines
-        self._key = dagster.AssetKey(dataset.key.split("/"))
 
-    def compact(self, context: Context, partitions: Sequence[str], *, dry_run: bool) -> None:
-        """Compact the given partitions one by one, or the whole dataset in one go."""
-        self._refuse_unknown(partitions)
-        if len(partitions) > MAX_PARTITION_EVENTS:
-            context.log.info(
-                f"{len(partitions)} partitions: the first {MAX_PARTITION_EVENTS} get events"
-            )
+    def compact(self, context: Context, directories: Sequence[str], *, dry_run: bool) -> None:
+        """Compact the partitions in these directories, or the whole dataset; log it at once."""
+        partitions = [one for directory in directories for one in self._partitions_in(directory)]
+        if not dry_run:
+            self._introduce(context, partitions)
         failed: list[str] = []
         for number, partition in enumerate(partitions or [None]):
-            try:
-                self._compact_one(context, partition, dry_run, number < MAX_PARTITION_EVENTS)
-            except IncompleteMaintenanceError as error:
-                failed.append(str(error))
-        if failed:
-            # Trying again would find the same files: a person has to look.
-            raise dagster.Failure(failed[0], {"failures": bullets(failed)}, allow_retries=False)
+            recorded: Recorded = {}
+            failed += self._compact_one(context, partition, recorded, dry_run)
+            if number < MAX_PARTITION_EVENTS:
+                self.log(context, recorded, dry_run=dry_run)
+        if len(partitions) > MAX_PARTITION_EVENTS:
+            context.log.warning(
+                f"of {len(partitions)} partitions, the first {MAX_PARTITION_EVENTS} have events"
+            )
+        _fail(failed)
+
+    def compact_exactly(
+        self, context: Context, partitions: Sequence[str], recorded: Recorded
+    ) -> None:
+        """Compact these partitions, or the whole dataset; `recorded` is filled as it is done."""
+        for given in partitions:
+            self._partitions_in(given)
+        failed: list[str] = []
+        scope: Sequence[str | None] = partitions or [None]
+        for partition in scope:
+            failed += self._compact_one(context, partition, recorded, dry_run=False)
+        _fail(failed)
 
     def recover(self, context: Context) -> None:
         """Undo or complete what interrupted runs left behind."""
         options = self._dataset.storage_options or None
-        actions = recover(self._dataset.path, storage_options=options).actions
+        with _lease_as_failure():
+            actions = recover(self._dataset.path, storage_options=options).actions
         text = bullets(actions) if actions else "Nothing to recover."
+        context.log.info(text)
         context.log_event(
             dagster.AssetObservation(
-                self._key, metadata={"recovered": dagster.MetadataValue.md(text)}
+                self._target.asset_key,
+                metadata={
+                    "recovered": dagster.MetadataValue.md(text),
+                    "recovered_runs": len(actions),
+                },
             )
         )
+
+    def log(self, context: Context, recorded: Recorded, *, dry_run: bool = False) -> None:
+        """Log what was done as events of the dataset's asset."""
+        kind = dagster.AssetObservation if dry_run else dagster.AssetMaterialization
+        for partition, metadata in recorded.items():
+            key = self._target.event_key(partition)
+            context.log_event(kind(self._target.asset_key, metadata=metadata, partition=key))
 
     def _compact_one(
-        self, context: Context, partition: str | None, dry_run: bool, with_event: bool
-    ) -> None:
+        self, context: Context, partition: str | None, recorded: Recorded, dry_run: bool
+    ) -> list[str]:
+        """Compact a partition; what could not be done, in words."""
         before = self._planner.health_of(self._dataset, partition)
+        failed: list[str] = []
         try:
-            result = self._planned_or_done(context, partition, dry_run)
+            result = self._run(context, partition, dry_run)
         except IncompleteMaintenanceError as error:
-            self._report(context, error.result, before, partition, with_event)
-            raise
-        except LeaseHeldError as error:
-            raise dagster.Failure(str(error)) from error
-        self._report(context, result, before, partition, with_event)
-
-    def _planned_or_done(
-        self, context: Context, partition: str | None, dry_run: bool
-    ) -> CompactionResult:
-        if dry_run:
-            return self._planner.preview(self._dataset, partition)
-        return compact(
-            self._dataset.path,
-            engine=self._engines.engine_of(self._dataset),
-            memory_budget_mb=self._engines.memory_budget_mb,
-            strict=self._engines.strict,
-            on_progress=_Log(context),
-            **compaction_arguments(self._dataset, partition),
-        )
-
-    def _report(
-        self,
-        context: Context,
-        result: CompactionResult,
-        before: Any,
-        partition: str | None,
-        with_event: bool,
-    ) -> None:
-        stats = result.stats
+            result, failed = error.result, [str(error)]
+        after = None if dry_run else self._planner.health_of(self._dataset, partition)
         where = f"{self._dataset.key}{f' [{partition}]' if partition else ''}"
-        if not stats.compacted_file_count:
-            context.log.info(f"{where}: nothing to do, {stats.before_file_count} files are fine")
-        else:
-            would = "would become" if stats.dry_run else "became"
-            context.log.info(
-                f"{where}: {stats.before_file_count} files {would} {stats.after_file_count}"
-            )
-        if not with_event:
-            return
-        after = None if stats.dry_run else self._planner.health_of(self._dataset, partition)
-        metadata = compaction_metadata(result, before, after, partition)
-        kind = dagster.AssetObservation if stats.dry_run else dagster.AssetMaterialization
-        context.log_event(kind(self._key, metadata=metadata, partition=partition))
+        context.log.info(f"{where}: {_story(result)}")
+        recorded[partition] = compaction_metadata(result, before, after, partition)
+        return failed
 
-    def _refuse_unknown(self, partitions: Sequence[str]) -> None:
-        for partition in partitions:
-            if not self._planner.has_partition(self._dataset, partition):
-                raise dagster.Failure(
-                    f"dataset '{self._dataset.key}' has no partition '{partition}': no data file "
-                    f"lies in '{self._dataset.path}/{partition}'",
-                    allow_retries=False,
-                )
+    def _run(self, context: Context, partition: str | None, dry_run: bool) -> CompactionResult:
+        dataset, engines = self._dataset, self._engines
+        with _lease_as_failure():
+            return compact(
+                dataset.path,
+                engine=engines.engine_of(dataset),
+                target_mb_per_file=dataset.target_mb_per_file,
+                target_rows_per_file=dataset.target_rows_per_file,
+                partition_filter=partition,
+                compression=dataset.compression,
+                dry_run=dry_run,
+                storage_options=dataset.storage_options or None,
+                memory_budget_mb=engines.memory_budget_mb,
+                strict=engines.strict,
+                on_progress=_Log(context),
+            )
+
+    def _partitions_in(self, directory: str) -> list[str]:
+        found = self._planner.partitions_in(self._dataset, directory)
+        if not found:
+            raise dagster.Failure(
+                f"dataset '{self._dataset.key}' has no partition '{directory}': no data file lies "
+                f"in '{self._dataset.shown_path}/{directory}'",
+                allow_retries=False,
+            )
+        return found
+
+    def _introduce(self, context: Context, partitions: Sequence[str]) -> None:
+        """Dagster takes events of partitions that it does not know, and then does not show them."""
+        new = self._target.new_keys(context.instance, partitions)
+        if new and self._target.partitions is not None and self._target.partitions.name:
+            context.instance.add_dynamic_partitions(self._target.partitions.name, new)
 
 
 class _Log:
@@ -135,3 +185,32 @@ class _Log:
         if (step.phase, tenth) != self._last:
             self._last = step.phase, tenth
             self._context.log.info(f"{step.phase}: {step.done} of {step.total}")
+
+
+@contextmanager
+def _lease_as_failure() -> Iterator[None]:
+    """Who holds the dataset is all that there is to say: no stack of calls."""
+    try:
+        yield
+    except LeaseHeldError as error:
+        raise dagster.Failure(str(error)) from error
+
+
+def _fail(failed: Sequence[str]) -> None:
+    """Fail the run if anything could not be done; a person has to look at the files."""
+    if failed:
+        metadata = {"failures": dagster.MetadataValue.md(bullets(failed))}
+        raise dagster.Failure(shorten(failed[0]), metadata, allow_retries=False)
+
+
+def _story(result: CompactionResult) -> str:
+    stats = result.stats
+    if not stats.compacted_file_count:
+        left = f", {len(result.failures)} group(s) cannot be merged" if result.failures else ""
+        return f"nothing to do, {stats.before_file_count} files stay as they are{left}"
+    became = "would become" if stats.dry_run else "became"
+    return f"{stats.before_file_count} files {became} {stats.after_file_count}"
+
+
+def _is_key(name: str) -> bool:
+    return bool(name) and not any(text in name for text in _NOT_IN_KEYS)

@@ -12,6 +12,8 @@ from maintenance_assets.operations.results import CompactionResult
 MAX_ROWS = 20
 """Rows of a table in metadata: a plan may have thousands of groups."""
 MAX_COLUMNS = 500
+MAX_TEXT = 1000
+"""Characters of one text: a message may name every column of a wide file."""
 
 
 def compaction_metadata(
@@ -39,6 +41,10 @@ def compaction_metadata(
     if result.notes or result.engine_notes:
         notes = [*result.notes, *result.engine_notes]
         metadata["notes"] = dagster.MetadataValue.md(bullets(notes))
+    if result.failures:
+        metadata["failures"] = dagster.MetadataValue.md(
+            bullets([failure.reason for failure in result.failures])
+        )
     if not result.stats.dry_run:
         key = "dagster/partition_row_count" if partition else "dagster/row_count"
         metadata[key] = result.rows_after
@@ -66,8 +72,15 @@ def groups_table(result: CompactionResult) -> str:
 
 def bullets(texts: Sequence[str]) -> str:
     """A bounded list."""
-    shown = [f"- {text}" for text in texts[:MAX_ROWS]]
-    return "\n".join(shown + [f"- ... and {len(texts) - MAX_ROWS} more"] * (len(texts) > MAX_ROWS))
+    shown = [f"- {shorten(text)}" for text in texts[:MAX_ROWS]]
+    if len(texts) > MAX_ROWS:
+        shown.append(f"- ... and {len(texts) - MAX_ROWS} more")
+    return "\n".join(shown)
+
+
+def shorten(text: str) -> str:
+    """A text that fits a page."""
+    return text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]} ..."
 
 
 def column_schema(schema: pa.Schema) -> dagster.TableSchema:
@@ -88,7 +101,7 @@ def health_metadata(
     health: DatasetHealth, worst: Sequence[tuple[str, int, int]]
 ) -> Mapping[str, Any]:
     """What the sensor saw, as numbers that plot, and the partitions most in need."""
-    lines = ["| partition | small files | files saved |", "|---|---:|---:|"]
+    lines = ["| partition | small files | files to save |", "|---|---:|---:|"]
     lines += [f"| {name or '(root)'} | {small} | {gain} |" for name, small, gain in worst]
     return {
         "health": round(health.score, 1),
@@ -97,5 +110,5 @@ def health_metadata(
         "total_bytes": health.total_bytes,
         "partition_count": health.partitions,
         "gain": health.gain,
-        "worst_partitions": dagster.MetadataValue.md("\n".join(lines)),
+        "worst_partitions": dagster.MetadataValue.md("\n".join(lines) if worst else "none"),
     }

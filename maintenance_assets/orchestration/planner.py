@@ -1,16 +1,15 @@
 """The planner resource: discovery, health and plans. It never touches an engine."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import dagster
 
+from maintenance_assets.errors import LeaseHeldError
 from maintenance_assets.model.health import DatasetHealth, PartitionHealth
-from maintenance_assets.model.plans import GroupFailure
+from maintenance_assets.model.plans import CompactionPlan
 from maintenance_assets.model.policy import CompactionPolicy
-from maintenance_assets.operations.compact import compact
-from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.planning.compaction import plan_compaction
 from maintenance_assets.planning.health import Entry, measure_dataset, measure_partition
@@ -32,52 +31,55 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         self, dataset: DatasetConfig, after: str | None = None
     ) -> Iterator[PartitionHealth]:
         """The health of each partition, one after the other, from listings alone."""
-        policy = dataset.health_policy
-        for directory, files in iter_partitions(self.store(dataset), after):
-            yield measure_partition(directory, _entries(files), policy)
+        return _measured(self.store(dataset), dataset, after)
 
     def health_of(self, dataset: DatasetConfig, partition: str | None = None) -> DatasetHealth:
         """The health of a dataset, or of one of its partitions."""
         store = self.store(dataset)
         if partition:
             store = replace(store, root=store.path(partition))
-        parts = iter_partitions(store)
-        return measure_dataset(
-            measure_partition(directory, _entries(files), dataset.health_policy)
-            for directory, files in parts
-        )
+        return measure_dataset(_measured(store, dataset))
 
-    def has_partition(self, dataset: DatasetConfig, partition: str) -> bool:
-        """Whether any data file lies in a partition."""
-        clean = not partition.startswith("/") and ".." not in partition.split("/")
-        return clean and self.health_of(dataset, partition).file_count > 0
+    def partitions_in(self, dataset: DatasetConfig, directory: str) -> list[str]:
+        """The partitions in a directory, or the one that it is; none where no data file lies."""
+        if not _is_clean(directory):
+            return []
+        store = self.store(dataset)
+        below = replace(store, root=store.path(directory))
+        return [f"{directory}/{name}" if name else directory for name, _ in iter_partitions(below)]
 
     def partition_columns(self, dataset: DatasetConfig) -> list[str]:
         """The hive columns of the first partition that a listing finds."""
         for directory, _ in iter_partitions(self.store(dataset)):
-            pairs = [segment.partition("=") for segment in directory.split("/")]
-            return [name for name, equals, _ in pairs if equals]
+            if directory:  # files in the root itself say nothing about partitions
+                pairs = [segment.partition("=") for segment in directory.split("/")]
+                return [name for name, equals, _ in pairs if equals]
         return []
 
     def busy(self, dataset: DatasetConfig) -> str | None:
         """Who is maintaining the dataset right now, in words."""
-        holders = live_holders(self.store(dataset))
+        try:
+            holders = live_holders(self.store(dataset))
+        except LeaseHeldError as error:  # a lease that cannot be read
+            return str(error)
         return f"being maintained already: {holders[0].describe()}" if holders else None
 
-    def preview(self, dataset: DatasetConfig, partition: str | None = None) -> CompactionResult:
-        """A dry run: what compaction would do."""
-        return compact(
-            dataset.path,
-            engine="pyarrow" if dataset.engine == "spark" else dataset.engine,
-            dry_run=True,
-            **compaction_arguments(dataset, partition),
-        )
-
-    def conflicts(self, dataset: DatasetConfig) -> tuple[GroupFailure, ...]:
-        """Files of one partition whose schemas cannot be merged."""
+    def plan(self, dataset: DatasetConfig) -> CompactionPlan:
+        """What compaction would do, exactly: footers are read."""
         targets = dataset.target_mb_per_file, dataset.target_rows_per_file
-        policy = CompactionPolicy.from_targets(*targets)
-        return plan_compaction(discover(self.store(dataset)), policy).failures
+        policy = CompactionPolicy.from_targets(*targets, dataset.compression)
+        return plan_compaction(discover(self.store(dataset)), policy)
+
+    def in_need(self, dataset: DatasetConfig) -> dict[str, int]:
+        """Files that compaction would save, by partition, where it is worth a run."""
+        if not any(part.gain >= dataset.min_gain for part in self.partitions(dataset)):
+            return {}
+        # A listing knows neither rows nor what we wrote ourselves: the plan has the last word.
+        saved: Counter[str] = Counter()
+        store = self.store(dataset)
+        for group in self.plan(dataset).groups:
+            saved[store.relative(group.directory)] += len(group.files) - len(group.output_rows)
+        return {name: gain for name, gain in saved.items() if gain >= dataset.min_gain}
 
     def leftovers(self, dataset: DatasetConfig) -> tuple[str, ...]:
         """Runs that were interrupted and that nobody is working on."""
@@ -85,16 +87,17 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         return () if live_holders(store) else leftover_runs(store)
 
 
+def _measured(
+    store: Store, dataset: DatasetConfig, after: str | None = None
+) -> Iterator[PartitionHealth]:
+    for directory, files in iter_partitions(store, after):
+        yield measure_partition(directory, _entries(files), dataset.health_policy)
+
+
 def _entries(files: list[Listed]) -> list[Entry]:
     return [(f.path, f.size_bytes, f.version, f.modified_at) for f in files]
 
 
-def compaction_arguments(dataset: DatasetConfig, partition: str | None) -> dict[str, Any]:
-    """What a compaction of this dataset is told, whoever executes it."""
-    return {
-        "target_mb_per_file": dataset.target_mb_per_file,
-        "target_rows_per_file": dataset.target_rows_per_file,
-        "compression": dataset.compression,
-        "partition_filter": partition or None,
-        "storage_options": dataset.storage_options or None,
-    }
+def _is_clean(directory: str) -> bool:
+    """A directory below the root, and none that is hidden from readers."""
+    return all(segment and not segment.startswith(("_", ".")) for segment in directory.split("/"))

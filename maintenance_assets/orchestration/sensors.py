@@ -1,15 +1,16 @@
 """The sensor of a dataset: watches small files, asks for runs, and says why it does not."""
 
 import time
+from collections.abc import Sequence
 
 import dagster
 
-from maintenance_assets.orchestration.assets import Partitions, asset_key
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.jobs import DATASET_TAG, PARTITION_TAG, compact_run_config
+from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.metadata import health_metadata
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.planning.debts import Request, RunStatus, Sweep, Tick, tick
+from maintenance_assets.planning.debts import Limits, Request, RunStatus, Sweep, Tick, tick
 
 RUN_KEY_TAG = "dagster/run_key"
 _ENDED: dict[dagster.DagsterRunStatus, RunStatus] = {
@@ -19,10 +20,9 @@ _ENDED: dict[dagster.DagsterRunStatus, RunStatus] = {
 }
 
 
-def build_sensor(
-    dataset: DatasetConfig, job: dagster.JobDefinition, partitions: Partitions | None
-) -> dagster.SensorDefinition:
+def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDefinition:
     """The sensor `<dataset>__small_files`; it ships stopped."""
+    dataset = target.dataset
 
     @dagster.sensor(
         name=f"{dataset.safe_name}__small_files",
@@ -42,12 +42,11 @@ def build_sensor(
             maintenance_planner.partitions(dataset, sweep.resume_after),
             sweep,
             dataset.health_policy,
+            Limits(dataset.sensor_seconds, dataset.max_runs_per_tick),
             lambda key: _run_status(context.instance, key),
             time.time,
-            dataset.sensor_seconds,
-            dataset.max_runs_per_tick,
         )
-        return _result(dataset, partitions, context.instance, found)
+        return _result(target, context.instance, found)
 
     return small_files
 
@@ -59,18 +58,13 @@ def _run_status(instance: dagster.DagsterInstance, run_key: str) -> RunStatus:
     return _ENDED.get(runs[0].status, "under way")
 
 
-def _result(
-    dataset: DatasetConfig,
-    partitions: Partitions | None,
-    instance: dagster.DagsterInstance,
-    found: Tick,
-) -> dagster.SensorResult:
+def _result(target: Target, instance: dagster.DagsterInstance, found: Tick) -> dagster.SensorResult:
     return dagster.SensorResult(
-        run_requests=[_run_request(dataset, request) for request in found.requests],
+        run_requests=[_run_request(target.dataset, request) for request in found.requests],
         skip_reason=None if found.requests else found.reason(),
         cursor=found.sweep.to_cursor(),
-        dynamic_partitions_requests=_new_partitions(partitions, instance, found.seen),
-        asset_events=_observations(dataset, found),
+        dynamic_partitions_requests=_new_partitions(target, instance, found.seen),
+        asset_events=_observations(target, found),
     )
 
 
@@ -87,18 +81,17 @@ def _run_request(dataset: DatasetConfig, request: Request) -> dagster.RunRequest
 
 
 def _new_partitions(
-    partitions: Partitions | None, instance: dagster.DagsterInstance, seen: list[str]
+    target: Target, instance: dagster.DagsterInstance, seen: Sequence[str]
 ) -> list[dagster.AddDynamicPartitionsRequest]:
-    if partitions is None or partitions.name is None:
+    new = target.new_keys(instance, seen)
+    if not new or target.partitions is None:
         return []
-    known = set(instance.get_dynamic_partitions(partitions.name))
-    new = [name for name in seen if name and name not in known]
-    return [partitions.build_add_request(new)] if new else []
+    return [target.partitions.build_add_request(new)]
 
 
-def _observations(dataset: DatasetConfig, found: Tick) -> list[dagster.AssetObservation]:
-    """The dataset's health, once per look at all of it."""
-    if found.finished is None:
+def _observations(target: Target, found: Tick) -> list[dagster.AssetObservation]:
+    """The dataset's health, once per look at all of it and only when it is news."""
+    if found.finished is None or not found.changed:
         return []
     metadata = health_metadata(found.finished, found.worst)
-    return [dagster.AssetObservation(asset_key(dataset), metadata=metadata)]
+    return [dagster.AssetObservation(target.asset_key, metadata=metadata)]

@@ -2,20 +2,24 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Iterable
+from dataclasses import astuple, dataclass, field, replace
+from typing import Any, Literal
 
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, PartitionHealth
 from maintenance_assets.planning.health import decide
 
 RunStatus = Literal["unknown", "under way", "failed", "done"]
+StatusOf = Callable[[str], RunStatus]
 Clock = Callable[[], float]
 FIRST_RETRY_SECONDS = 60.0
 LAST_RETRY_SECONDS = 6 * 3600.0
+_MOST_DOUBLINGS = 10
 WORST = 10
-MAX_DEBTS = 5000
-"""Debts remembered in a cursor; the oldest are forgotten first."""
+MAX_DEBTS = 500
+"""Debts remembered in a cursor. One that was forgotten is found again by the key of its run."""
+Worst = tuple[tuple[str, int, int], ...]
+"""Partitions most in need: name, small files, files that could be saved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,12 @@ class Debt:
     attempt: int
     asked_at: float
 
+    @property
+    def pause_seconds(self) -> float:
+        """How long to wait after this attempt has failed."""
+        doublings = min(max(0, self.attempt), _MOST_DOUBLINGS)
+        return min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2**doublings)
+
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
@@ -33,46 +43,47 @@ class Sweep:
 
     resume_after: str | None = None
     sums: DatasetHealth = field(default_factory=DatasetHealth)
-    worst: tuple[tuple[str, int, int], ...] = ()
+    worst: Worst = ()
     debts: dict[str, Debt] = field(default_factory=dict)
+    observed: DatasetHealth | None = None
+    """The dataset's health at the end of the last whole sweep."""
 
     def to_cursor(self) -> str:
         """As the text that a sensor keeps."""
         newest = sorted(self.debts.items(), key=lambda item: -item[1].asked_at)[:MAX_DEBTS]
-        sums = self.sums
-        return json.dumps(
-            {
-                "resume_after": self.resume_after,
-                "sums": [
-                    sums.partitions,
-                    sums.file_count,
-                    sums.total_bytes,
-                    sums.small_files,
-                    sums.gain,
-                ],
-                "worst": self.worst,
-                "debts": {p: [d.fingerprint, d.attempt, d.asked_at] for p, d in newest},
-            },
-            separators=(",", ":"),
-        )
+        content = {
+            "resume_after": self.resume_after,
+            "sums": astuple(self.sums),
+            "worst": self.worst,
+            "debts": {partition: astuple(debt) for partition, debt in newest},
+            "observed": None if self.observed is None else astuple(self.observed),
+        }
+        return json.dumps(content, separators=(",", ":"))
 
     @classmethod
     def from_cursor(cls, cursor: str | None) -> "Sweep":
         """Read it back; what cannot be read is a sweep that starts anew."""
         try:
-            found = json.loads(cursor or "{}")
-            after = found.get("resume_after")
-            return cls(
-                after if isinstance(after, str) else None,
-                DatasetHealth(*(int(n) for n in found.get("sums", ()))),
-                tuple((str(p), int(s), int(g)) for p, s, g in found.get("worst", ())),
-                {
-                    str(p): Debt(str(f), int(a), float(at))
-                    for p, (f, a, at) in found.get("debts", {}).items()
-                },
-            )
-        except (ValueError, TypeError, AttributeError):
+            return _parse(json.loads(cursor or "{}"))
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             return cls()
+
+
+def _parse(found: dict[str, Any]) -> Sweep:
+    after, observed = found.get("resume_after"), found.get("observed")
+    debts = {
+        str(partition): Debt(str(fingerprint), int(attempt), float(asked_at))
+        for partition, (fingerprint, attempt, asked_at) in found.get("debts", {}).items()
+    }
+    sweep = Sweep(debts=debts, observed=None if observed is None else _health(observed))
+    if not isinstance(after, str):
+        return sweep
+    worst = tuple((str(p), int(small), int(gain)) for p, small, gain in found.get("worst", ()))
+    return replace(sweep, resume_after=after, sums=_health(found.get("sums", ())), worst=worst)
+
+
+def _health(figures: Iterable[Any]) -> DatasetHealth:
+    return DatasetHealth(*(int(figure) for figure in figures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +95,30 @@ class Request:
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one tick may take and ask for."""
+
+    seconds: float
+    requests: int
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """What came of one tick."""
 
     sweep: Sweep
-    requests: list[Request] = field(default_factory=list)
+    """Where the next tick goes on."""
+    requests: tuple[Request, ...]
+    seen: tuple[str, ...]
+    """The partitions that were looked at."""
+    waiting: Counter[str]
+    """Why partitions were left alone, and how many."""
     finished: DatasetHealth | None = None
     """The whole dataset's health, once every partition has been seen."""
-    worst: tuple[tuple[str, int, int], ...] = ()
-    seen: list[str] = field(default_factory=list)
-    waiting: Counter[str] = field(default_factory=Counter)
-    """Why partitions were left alone, and how many."""
+    worst: Worst = ()
+    changed: bool = False
+    """Whether the health differs from that of the last whole sweep."""
 
     def reason(self) -> str:
         """Why nothing was asked for, in words."""
@@ -115,92 +138,113 @@ def run_key(dataset: str, partition: str, debt: Debt) -> str:
 
 def tick(
     dataset: str,
-    partitions: Iterator[PartitionHealth],
+    partitions: Iterable[PartitionHealth],
     sweep: Sweep,
     policy: HealthPolicy,
-    status_of: Callable[[str], RunStatus],
+    limits: Limits,
+    status_of: StatusOf,
     clock: Clock,
-    seconds: float,
-    max_requests: int,
 ) -> Tick:
-    """Look at partitions from where the last tick stopped: all, or until time or cap is reached."""
+    """Look at partitions from where the last tick stopped: all of them, or until time is up."""
     started = clock()
-    result = Tick(sweep)
-    debts = dict(sweep.debts)
-    sums, worst = sweep.sums, list(sweep.worst)
-    last = sweep.resume_after
+    look = _Look(dataset, sweep, policy, limits, status_of)
     for part in partitions:
-        if result.seen and clock() - started > seconds:
-            break
-        request = _request(dataset, part, debts, policy, status_of, clock(), result)
-        if request is not None and len(result.requests) >= max_requests:
-            break  # the next tick begins with this partition
-        result.seen.append(part.partition)
-        sums = sums.plus(part)
-        worst = sorted([*worst, (part.partition, part.small_files, part.gain)], key=_need)[:WORST]
-        last = part.partition
-        if request is not None:
-            debt, asked = request
-            debts[part.partition] = debt
-            result.requests.append(asked)
-    else:
-        result.finished = sums
-        result.worst = tuple(worst)
-        result.sweep = Sweep(debts=debts)
-        return result
-    result.sweep = Sweep(last, sums, tuple(worst), debts)
-    return result
+        now = clock()
+        # One at least: a tick that sees nothing would be repeated for ever.
+        if look.seen and now - started > limits.seconds:
+            return look.stopped()
+        look.at(part, now)
+    return look.finished()
+
+
+class _Look:
+    """A look at partitions, one after the other."""
+
+    def __init__(
+        self,
+        dataset: str,
+        sweep: Sweep,
+        policy: HealthPolicy,
+        limits: Limits,
+        status_of: StatusOf,
+    ) -> None:
+        self._dataset = dataset
+        self._policy = policy
+        self._limits = limits
+        self._status_of = status_of
+        self._sums = sweep.sums
+        self._worst = sweep.worst
+        self._debts = dict(sweep.debts)
+        self._observed = sweep.observed
+        self._requests: list[Request] = []
+        self._waiting: Counter[str] = Counter()
+        self.seen: list[str] = []
+
+    def at(self, part: PartitionHealth, now: float) -> None:
+        """Count a partition, and ask for a run if it is in need of one."""
+        self.seen.append(part.partition)
+        self._sums = self._sums.plus(part)
+        if part.gain:
+            entry = (part.partition, part.small_files, part.gain)
+            self._worst = tuple(sorted((*self._worst, entry), key=_need)[:WORST])
+        wait = self._ask(part, now)
+        if wait:
+            self._waiting[wait] += 1
+
+    def _ask(self, part: PartitionHealth, now: float) -> str:
+        """Ask for a run, or say why not."""
+        decision = decide(part, self._policy, now)
+        if part.gain < self._policy.min_gain:
+            self._debts.pop(part.partition, None)
+            return "too little to gain"
+        if not decision.run:
+            return "written to a moment ago"
+        if len(self._requests) >= self._limits.requests:
+            return "more than a tick may ask for"
+        debt, wait = self._next_attempt(part, now)
+        if debt is not None:
+            self._debts[part.partition] = debt
+            key = run_key(self._dataset, part.partition, debt)
+            self._requests.append(Request(part.partition, key, decision.reason))
+        return wait
+
+    def _next_attempt(self, part: PartitionHealth, now: float) -> tuple[Debt | None, str]:
+        """The debt to ask for now, or why not."""
+        # A debt that is not in the cursor may have been asked for before the cursor was lost.
+        known = self._debts.get(part.partition, Debt(part.fingerprint, 0, 0.0))
+        status = self._status_of(run_key(self._dataset, part.partition, known))
+        if status == "under way":
+            return None, "a run is under way"
+        if known.fingerprint != part.fingerprint:
+            return Debt(part.fingerprint, 0, now), ""
+        if status == "unknown":  # it never became a run: the same key asks again
+            return replace(known, asked_at=now), ""
+        if status == "done":
+            return None, "a run has seen to exactly these files"
+        # A time in the future is a clock that was wrong: do not wait for it.
+        if 0 <= now - known.asked_at < known.pause_seconds:
+            return None, "its run failed and is tried again later"
+        return Debt(known.fingerprint, known.attempt + 1, now), ""
+
+    def stopped(self) -> Tick:
+        """Out of time: the next tick goes on."""
+        sweep = Sweep(self.seen[-1], self._sums, self._worst, self._debts, self._observed)
+        return self._tick(sweep)
+
+    def finished(self) -> Tick:
+        """Every partition has been seen: the next tick begins anew."""
+        sweep = Sweep(debts=self._debts, observed=self._sums)
+        return replace(
+            self._tick(sweep),
+            finished=self._sums,
+            worst=self._worst,
+            changed=self._sums != self._observed,
+        )
+
+    def _tick(self, sweep: Sweep) -> Tick:
+        return Tick(sweep, tuple(self._requests), tuple(self.seen), self._waiting)
 
 
 def _need(entry: tuple[str, int, int]) -> tuple[int, int, str]:
     partition, small, gain = entry
     return -gain, -small, partition
-
-
-def _request(
-    dataset: str,
-    part: PartitionHealth,
-    debts: dict[str, Debt],
-    policy: HealthPolicy,
-    status_of: Callable[[str], RunStatus],
-    now: float,
-    result: Tick,
-) -> tuple[Debt, Request] | None:
-    decision = decide(part, policy, now)
-    if not decision.run:
-        healthy = part.gain < policy.min_gain
-        result.waiting["too little to gain" if healthy else "written to a moment ago"] += 1
-        if healthy:
-            debts.pop(part.partition, None)
-        return None
-    debt, wait = _next_attempt(dataset, part, debts.get(part.partition), status_of, now)
-    if debt is None:
-        result.waiting[wait] += 1
-        return None
-    key = run_key(dataset, part.partition, debt)
-    return debt, Request(part.partition, key, decision.reason)
-
-
-def _next_attempt(
-    dataset: str,
-    part: PartitionHealth,
-    known: Debt | None,
-    status_of: Callable[[str], RunStatus],
-    now: float,
-) -> tuple[Debt | None, str]:
-    """The debt to ask for now, or why not."""
-    if known is None:
-        return Debt(part.fingerprint, 0, now), ""
-    status = status_of(run_key(dataset, part.partition, known))
-    if status == "under way":
-        return None, "a run is under way"
-    if known.fingerprint != part.fingerprint:
-        return Debt(part.fingerprint, 0, now), ""
-    if status == "unknown":  # asked for, but it never became a run: the same key asks again
-        return replace(known, asked_at=now), ""
-    if status == "done":
-        return None, "a run has just seen to exactly these files"
-    pause = min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2**known.attempt)
-    if now - known.asked_at < pause:
-        return None, "its run failed and is tried again later"
-    return Debt(known.fingerprint, known.attempt + 1, now), ""

@@ -2,65 +2,82 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from maintenance_assets.storage.discovery import DATA_SUFFIX
 from maintenance_assets.storage.filesystems import Listed, Store
 from maintenance_assets.storage.local_paths import raise_unless_gone
 
+Partition = tuple[str, list[Listed]]
+"""A directory as seen from the root, and its data files."""
+Place = tuple[str, ...]
+"""A directory by its segments, which is the order of the walk."""
 
-def iter_partitions(store: Store, after: str | None = None) -> Iterator[tuple[str, list[Listed]]]:
+
+def iter_partitions(store: Store, after: str | None = None) -> Iterator[Partition]:
     """Each directory with data files, in a fixed order; `after` resumes behind one of them."""
     walk = _walk_local if store.is_local else _walk_remote
-    for directory, files in walk(store, _order(after) if after is not None else None):
-        if after is None or _order(directory) > _order(after):
-            yield directory, files
+    yield from walk(store, None if after is None else _place(after))
 
 
-def _order(directory: str) -> tuple[str, ...]:
+def _place(directory: str) -> Place:
     return tuple(directory.split("/")) if directory else ()
 
 
-def _walk_local(store: Store, after: tuple[str, ...] | None) -> Iterator[tuple[str, list[Listed]]]:
+def _is_passed(place: Place, after: Place | None) -> bool:
+    """Whether a directory was seen already."""
+    return after is not None and place <= after
+
+
+def _is_wholly_passed(place: Place, after: Place | None) -> bool:
+    """Whether everything below a directory was seen already, too."""
+    return after is not None and place < after[: len(place)]
+
+
+def _walk_local(store: Store, after: Place | None) -> Iterator[Partition]:
     for folder, folders, names in os.walk(store.root, onerror=raise_unless_gone):
-        depth = _order(store.relative(folder))
-        # What is wholly before the place to resume from need not be opened.
+        place = _place(store.relative(folder))
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(("_", ".")) and not _is_before((*depth, name), after)
+            if not _is_hidden(name) and not _is_wholly_passed((*place, name), after)
         )
-        data = [name for name in names if _is_data(name)]
-        found = (store.stat(f"{folder}/{name}") for name in data)
+        if _is_passed(place, after):
+            continue
+        found = (store.stat(f"{folder}/{name}") for name in names if _is_data(name))
         files = [listed for listed in found if listed is not None]
         if files:
             yield store.relative(folder), files
 
 
-def _is_before(path: tuple[str, ...], after: tuple[str, ...] | None) -> bool:
-    return after is not None and path < after[: len(path)]
-
-
-def _walk_remote(store: Store, after: tuple[str, ...] | None) -> Iterator[tuple[str, list[Listed]]]:
-    names = sorted(name for name in store.children(store.root) if not name.startswith(("_", ".")))
-    here = [listed for name in names if _is_data(name) if (listed := _stat(store, name))]
-    if here:
-        yield "", here
+def _walk_remote(store: Store, after: Place | None) -> Iterator[Partition]:
+    """One listing for each directory below the root, and no question about a single file."""
+    names = sorted(name for name in store.children(store.root) if not _is_hidden(name))
+    if any(_is_data(name) for name in names):
+        # Files in the root itself: only a listing of all tells their sizes.
+        yield from _by_directory(store, store.find(store.root), after)
+        return
     for name in names:
-        if _is_data(name) or _is_before((name,), after):
-            continue
-        folders: defaultdict[str, list[Listed]] = defaultdict(list)
-        for listed in store.find(store.path(name)):
-            relative = store.relative(listed.path)
-            parts = relative.split("/")
-            if _is_data(parts[-1]) and not any(p.startswith(("_", ".")) for p in parts):
-                folders["/".join(parts[:-1])].append(listed)
-        yield from sorted(folders.items(), key=lambda item: _order(item[0]))
+        if not _is_wholly_passed((name,), after):
+            yield from _by_directory(store, store.find(store.path(name)), after)
+
+
+def _by_directory(
+    store: Store, listing: Iterable[Listed], after: Place | None
+) -> Iterator[Partition]:
+    found: defaultdict[Place, list[Listed]] = defaultdict(list)
+    for listed in listing:
+        *directories, name = store.relative(listed.path).split("/")
+        if _is_data(name) and not any(_is_hidden(segment) for segment in directories):
+            found[tuple(directories)].append(listed)
+    for place, files in sorted(found.items()):
+        if not _is_passed(place, after):
+            yield "/".join(place), files
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(("_", "."))
 
 
 def _is_data(name: str) -> bool:
-    return name.endswith(DATA_SUFFIX) and not name.startswith(("_", "."))
-
-
-def _stat(store: Store, name: str) -> Listed | None:
-    return store.stat(store.path(name))
+    return name.endswith(DATA_SUFFIX) and not _is_hidden(name)

@@ -1,0 +1,1 @@
+"""The example pipeline: what `make demo` and `make ui` run."""

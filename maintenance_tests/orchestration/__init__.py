@@ -1,0 +1,1 @@
+"""Datasets as Dagster assets, on real instances and real data."""

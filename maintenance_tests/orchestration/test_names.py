@@ -1,0 +1,148 @@
+"""What a dataset becomes, under names that can be guessed, alone or among other definitions."""
+
+from typing import Any
+
+import dagster
+import pytest
+from dagster_pyspark import LazyPySparkResource
+
+from maintenance_assets import build_definitions
+from maintenance_assets.orchestration.engine_resource import EngineResource
+from maintenance_tests.datasets import Lake
+from maintenance_tests.orchestration.location import KEY, declared, location, two_days
+
+
+def test_names_follow_from_the_key(local: Lake) -> None:
+    two_days(local)
+    defs = build_definitions([declared(local)])
+    repository = defs.get_repository_def()
+    jobs = {name for name in repository.job_names if not name.startswith("__")}
+    assert jobs == {"lake__trades__compact", "lake__trades__recover"}
+    assert [s.name for s in repository.sensor_defs] == ["lake__trades__small_files"]
+    assert [s.name for s in repository.schedule_defs] == ["lake__trades__scheduled_compaction"]
+    graph = defs.resolve_asset_graph()
+    assert graph.get_all_asset_keys() == {KEY}
+    assert {check.name for check in graph.asset_check_keys} == {
+        "small_files",
+        "schema_drift",
+        "rows_preserved",
+        "leftovers",
+    }
+
+
+def test_everything_is_in_the_pool_of_its_dataset(local: Lake) -> None:
+    defs = build_definitions([declared(local)])
+    assert defs.resolve_assets_def(KEY).op.pool == "dataset:lake/trades"
+    for name in ("compact", "recover"):
+        job = defs.resolve_job_def(f"lake__trades__{name}")
+        assert {node.definition.pool for node in job.nodes} == {"dataset:lake/trades"}  # type: ignore[attr-defined]
+
+
+def test_jobs_run_in_one_process_and_are_not_tried_again_blindly(local: Lake) -> None:
+    job = build_definitions([declared(local)]).resolve_job_def("lake__trades__compact")
+    assert job.executor_def is dagster.in_process_executor
+    assert job.tags["dagster/retry_on_asset_or_op_failure"] == "false"
+
+
+def test_the_asset_says_what_it_is(local: Lake) -> None:
+    fields = {
+        "owners": ["team:markets"],
+        "tags": {"tier": "gold"},
+        "group": "lake",
+        "description": "All trades.",
+        "engine": "duckdb",
+    }
+    spec = build_definitions([declared(local, **fields)]).resolve_assets_def(KEY).get_asset_spec()
+    assert spec.owners == ["team:markets"]
+    assert spec.tags["tier"] == "gold"
+    assert spec.kinds == {"parquet", "duckdb"}
+    assert spec.group_name == "lake"
+    assert spec.description == "All trades."
+    assert spec.metadata["dagster/uri"] == local.url
+
+
+def test_sensor_and_schedule_ship_stopped(local: Lake) -> None:
+    defs = build_definitions([declared(local, cron="15 4 * * *", sensor_interval_seconds=33)])
+    repository = defs.get_repository_def()
+    (sensor,), (schedule,) = repository.sensor_defs, repository.schedule_defs
+    assert sensor.default_status is dagster.DefaultSensorStatus.STOPPED
+    assert schedule.default_status is dagster.DefaultScheduleStatus.STOPPED
+    assert sensor.minimum_interval_seconds == 33
+    assert schedule.cron_schedule == "15 4 * * *"
+
+
+@pytest.mark.parametrize(
+    ("columns", "is_partitioned"), [(None, True), (["date"], True), ([], False)]
+)
+def test_partitions_are_found_or_as_declared(
+    local: Lake, columns: list[str] | None, is_partitioned: bool
+) -> None:
+    two_days(local)
+    defs = build_definitions([declared(local, partition_columns=columns)])
+    found = defs.resolve_assets_def(KEY).partitions_def
+    assert isinstance(found, dagster.DynamicPartitionsDefinition) is is_partitioned
+
+
+def test_files_in_the_root_do_not_hide_the_partitions(local: Lake) -> None:
+    two_days(local)
+    local.write("stray.parquet", {"id": [1], "name": ["x"]})
+    defs = build_definitions([declared(local)])
+    assert defs.resolve_assets_def(KEY).partitions_def is not None
+
+
+def test_a_store_that_cannot_be_reached_takes_nothing_down(tmp_path: Any) -> None:
+    nowhere = {"client_kwargs": {"endpoint_url": "http://127.0.0.1:9"}, "key": "a", "secret": "b"}
+    broken = {"key": "a", "path": "s3://bucket/a", "storage_options": nowhere}
+    defs = build_definitions([broken, declared(Lake(str(tmp_path)))])
+    assert len(defs.resolve_asset_graph().get_all_asset_keys()) == 2
+
+
+class Desk(dagster.ConfigurableResource[Any]):
+    """A resource of somebody else's."""
+
+
+@dagster.asset(deps=[KEY])
+def report(desk: Desk) -> None:
+    """An asset of somebody else's that reads the dataset."""
+
+
+def test_definitions_merge_into_somebodys_own(local: Lake) -> None:
+    two_days(local)
+    other = dagster.Definitions(
+        assets=[report], resources={"desk": Desk()}, executor=dagster.multiprocess_executor
+    )
+    ours = build_definitions([declared(local, partition_columns=[])])
+    merged = dagster.Definitions.merge(ours, other)
+    assert merged.executor is dagster.multiprocess_executor
+    with dagster.DagsterInstance.ephemeral() as instance:
+        job = merged.resolve_implicit_global_asset_job_def()
+        result = job.execute_in_process(instance=instance)
+    assert result.success
+    # Whoever reads the dataset is run after it, in the same run.
+    assert len(result.asset_materializations_for_node("report")) == 1
+    assert len(local.files()) == 2
+
+
+def test_two_sets_of_datasets_merge(tmp_path: Any) -> None:
+    sets = [build_definitions([{"key": key, "path": str(tmp_path / key)}]) for key in "ab"]
+    assert len(dagster.Definitions.merge(*sets).resolve_asset_graph().get_all_asset_keys()) == 2
+
+
+def test_a_given_pyspark_is_what_the_engines_use(local: Lake) -> None:
+    pyspark = LazyPySparkResource(spark_config={"spark.app.name": "mine"})
+    defs = build_definitions([declared(local)], {"pyspark": pyspark})
+    engines = (defs.resources or {})["maintenance_engines"]
+    assert isinstance(engines, EngineResource)
+    assert engines.nested_resources["pyspark"] is pyspark
+
+
+def test_given_engines_replace_the_default_ones(local: Lake) -> None:
+    spark = LazyPySparkResource(spark_config={})
+    engines = EngineResource(pyspark=spark, memory_budget_mb=64, strict=True)
+    defs = build_definitions([declared(local)], {"maintenance_engines": engines})
+    assert (defs.resources or {})["maintenance_engines"] is engines
+
+
+def test_all_definitions_are_valid(local: Lake) -> None:
+    with location(local) as place:
+        dagster.Definitions.validate_loadable(place.definitions)
