@@ -19,8 +19,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is t
 @pytest.fixture
 def postgres_url(tmp_path: Path) -> Iterator[str]:
     """A server of its own, in a folder that is thrown away."""
-    with pgserver.PostgresServer(tmp_path / "postgres", cleanup_mode="delete") as server:
-        yield server.get_uri()
+    with pgserver.get_server(tmp_path / "postgres", cleanup_mode="delete") as server:
+        yield server.get_uri(driver="psycopg2")
 
 
 def test_runs_and_ticks_are_kept_in_postgresql(
