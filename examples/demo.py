@@ -11,14 +11,16 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import dagster
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from examples.measure import Measure, measure
-from examples.workplace import prepare
+from examples.workplace import HOME, prepare
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
@@ -42,9 +44,9 @@ def main() -> int:
     args = parse_arguments()
     console = Console()
     warnings.filterwarnings("ignore", module="pyspark|dagster")
-    no_java = prepare()
+    no_java = prepare(args.home)
     if no_java:
-        console.print(f"[yellow]DuckDB takes the place of Spark.[/yellow] {no_java}")
+        console.print(f"[yellow]DuckDB takes the place of Spark.[/yellow] {escape(no_java)}")
     with dagster.DagsterInstance.get() as instance:
         feed(console, instance, rows=args.rows, files=args.files)
         stories = maintain(console, instance)
@@ -56,6 +58,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=40, help="files per partition")
     parser.add_argument("--rows", type=int, default=150_000, help="trades in the batch")
+    parser.add_argument("--home", type=Path, default=HOME, help="Dagster's home")
     args = parser.parse_args()
     if not 1 <= args.files <= args.rows:
         parser.error("needs at least one file, and one row per file")
@@ -157,7 +160,7 @@ def report(console: Console, stories: list[Story]) -> int:
     console.print(table)
     problems = [problem for story in stories for problem in differences(story)]
     for problem in problems:
-        console.print(f"[red]FAILED:[/red] {problem}")
+        console.print(f"[red]FAILED:[/red] {escape(problem)}")
     if not problems:
         console.print("[green]Rows and column sums are unchanged.[/green] `make ui` shows it all.")
     return 1 if problems else 0

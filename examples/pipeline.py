@@ -160,7 +160,7 @@ def _append_table(
     target = path.replace("'", "''")
     for number in range(files):
         connection.execute(
-            f"COPY (SELECT * FROM batch WHERE rowid % {files} = {number}) TO '{target}' "
+            f"COPY (SELECT * FROM batch WHERE hash(rowid) % {files} = {number}) TO '{target}' "
             f"(FORMAT parquet, COMPRESSION snappy, PARTITION_BY ({columns}), APPEND)"
         )
     row = connection.execute("SELECT count(*) FROM batch").fetchone()

@@ -31,6 +31,7 @@ def build_asset(target: Target) -> dagster.AssetsDefinition:
         backfill_policy=by_hundreds if partitions else None,
         pool=pool_of(dataset),
         kinds={"parquet", dataset.engine} - {"auto"},
+        freshness_policy=dataset.freshness_policy,
         owners=dataset.owners,
         tags=dataset.tags,
         group_name=dataset.group,

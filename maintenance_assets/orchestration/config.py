@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -65,6 +66,8 @@ class DatasetConfig(BaseModel):
     """Time that one tick of the sensor may take; it goes on from there at the next."""
     cron: str = "0 3 * * *"
     """When the schedule looks; it ships stopped."""
+    max_age_hours: Positive | None = None
+    """Without maintenance for this long, the dataset is shown as overdue."""
     owners: list[str] = []
     tags: dict[str, str] = {}
     group: str | None = None
@@ -141,6 +144,13 @@ class DatasetConfig(BaseModel):
         if self.target_mb_per_file is None:
             return DEFAULT_TARGET_BYTES
         return int(self.target_mb_per_file * MIB)
+
+    @property
+    def freshness_policy(self) -> dagster.FreshnessPolicy | None:
+        """How long the dataset may go without maintenance."""
+        if self.max_age_hours is None:
+            return None
+        return dagster.FreshnessPolicy.time_window(timedelta(hours=self.max_age_hours))
 
     @property
     def health_policy(self) -> HealthPolicy:
