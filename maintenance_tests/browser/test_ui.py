@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,9 +34,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Path:
-    """Small files in five partitions, and a datasets.yaml beside them."""
-    root = tmp_path / "lake" / "trades"
+def lake(tmp_path: Path) -> Iterator[Path]:
+    """Small files in five partitions, and a datasets.yaml that names them."""
+    # Its path is in the pictures: a short one.
+    with TemporaryDirectory(prefix="lake-") as folder:
+        yield fill(Path(folder) / "trades", tmp_path / "datasets.yaml")
+
+
+def fill(root: Path, datasets: Path) -> Path:
     for day, count in FILES.items():
         folder = root / f"date={day}"
         folder.mkdir(parents=True)
@@ -53,7 +59,7 @@ def lake(tmp_path: Path) -> Path:
         "group": "lake",
         "description": "Trades as the exchange reported them.",
     }
-    (tmp_path / "datasets.yaml").write_text(json.dumps({"datasets": [dataset]}))
+    datasets.write_text(json.dumps({"datasets": [dataset]}))
     return root
 
 

@@ -44,6 +44,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("sensor_interval_seconds", 0, "greater than 0"),
     ("max_runs_per_tick", 0, "greater than 0"),
     ("sensor_seconds", 0, "greater than 0"),
+    ("max_age_hours", 0, "greater than 0"),
     ("cron", "every day", "'every day' is not a cron schedule"),
     ("cron", "61 * * * *", "is not a cron schedule"),
     ("owners", ["nobody"], "Invalid owner 'nobody'"),
@@ -218,3 +219,10 @@ def test_dagster_shows_what_is_wrong_with_the_file_beside_it(tmp_path: Path) -> 
     done = validate(tmp_path)
     assert done.returncode != 0
     assert "dataset 'lake/trades', field 'engin': is not known" in done.stdout + done.stderr
+
+
+def test_the_readme_explains_every_field() -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    _, reference = readme.split("### datasets.yaml")
+    table = reference.split("###")[0]
+    assert [field for field in DatasetConfig.model_fields if f"`{field}`" not in table] == []

@@ -1,5 +1,6 @@
 """What a dataset becomes, under names that can be guessed, alone or among other definitions."""
 
+from datetime import timedelta
 from typing import Any
 
 import dagster
@@ -51,6 +52,7 @@ def test_the_asset_says_what_it_is(local: Lake) -> None:
         "group": "lake",
         "description": "All trades.",
         "engine": "duckdb",
+        "max_age_hours": 24,
     }
     spec = build_definitions([declared(local, **fields)]).resolve_assets_def(KEY).get_asset_spec()
     assert spec.owners == ["team:markets"]
@@ -59,6 +61,7 @@ def test_the_asset_says_what_it_is(local: Lake) -> None:
     assert spec.group_name == "lake"
     assert spec.description == "All trades."
     assert spec.metadata["dagster/uri"] == local.url
+    assert spec.freshness_policy == dagster.FreshnessPolicy.time_window(timedelta(hours=24))
 
 
 def test_sensor_and_schedule_ship_stopped(local: Lake) -> None:
