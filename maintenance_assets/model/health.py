@@ -9,7 +9,7 @@ class HealthPolicy:
 
     target_bytes: int
     small_bytes: int
-    """Files below this size are small."""
+    """Files below this size are small, except our own outputs from half the target up."""
     min_gain: int = 4
     """Fewer files than this saved are not worth a run."""
     cooldown_seconds: float = 600.0
@@ -31,7 +31,7 @@ class PartitionHealth:
     """Files that compaction would save."""
     newest_at: float | None
     fingerprint: str
-    """Changes whenever a file comes, goes or is replaced."""
+    """Changes whenever a small file comes, goes or is replaced."""
 
     @property
     def score(self) -> float:

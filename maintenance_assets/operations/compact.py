@@ -126,7 +126,8 @@ class _Run:
     passes: int = 0
     inputs: dict[str, DataFile] = field(default_factory=dict)
     """Original files that were rewritten; outputs of an earlier pass do not count."""
-    outputs: set[str] = field(default_factory=set)
+    outputs: dict[str, DataFile] = field(default_factory=dict)
+    """What was written and is not yet rewritten again."""
     codecs: set[str] = field(default_factory=set)
     written_by: Counter[str] = field(default_factory=Counter)
 
@@ -160,6 +161,20 @@ class _Run:
         self.recovered = recover_store(self.store)
         before, first = self._plan()
         self.failures += first.failures
+        try:
+            after = self._run_passes(before, first)
+        except Exception as error:
+            if not self.inputs:
+                raise
+            # What became visible has to be told, whatever went wrong behind it.
+            logger.warning("stopped after a part was committed", exc_info=True)
+            why = f"stopped after {len(self.inputs)} files were compacted: {error}"
+            self.failures.append(GroupFailure((), why))
+            after = self._as_written(before)
+        return self._result(before, first, self._measured(before, after), after)
+
+    def _run_passes(self, before: Snapshot, first: CompactionPlan) -> Snapshot:
+        """Carry out plan after plan; the dataset as it is then."""
         after, plan = before, first
         while not plan.is_empty and self.passes < MAX_PASSES:
             published = self._pass(plan)
@@ -169,7 +184,12 @@ class _Run:
             # A conflict will not go away by trying at once; merged files may now fit together.
             if not published or self.conflicts:
                 break
-        return self._result(before, first, self._measured(before, after), after)
+        return after
+
+    def _as_written(self, before: Snapshot) -> Snapshot:
+        """The dataset as it should be now, from what was published, without looking."""
+        kept = [file for file in before.files if file.path not in self.inputs]
+        return replace(before, files=(*kept, *self.outputs.values()))
 
     def _plan(self, *, again: bool = False) -> tuple[Snapshot, CompactionPlan]:
         report = self._report_measuring if again else self.on_progress
@@ -272,7 +292,10 @@ class _Run:
             self.inputs.update(
                 (file.path, file) for file in group.files if file.path not in self.outputs
             )
-            self.outputs |= {self.store.path(output.final) for output in entry.outputs}
+            for file in group.files:
+                self.outputs.pop(file.path, None)
+            finals = [self.store.path(output.final) for output in entry.outputs]
+            self.outputs.update(zip(finals, files, strict=True))
             self.codecs |= {codec for file in files for codec in file.codecs}
             self._note([group])
         self.conflicts += [
@@ -372,6 +395,8 @@ def _final_name(staged: str) -> str:
 def _failure_message(result: CompactionResult) -> str:
     failed = result.failures
     done = result.stats.compacted_file_count
+    if not failed[-1].paths:  # no group's fault
+        return failed[-1].reason
     return (
         f"{len(failed)} group(s) were left as they were: {failed[0].reason.rstrip('.')}"
         + (f" (and {len(failed) - 1} more, see .result.failures)" if len(failed) > 1 else "")

@@ -50,12 +50,12 @@ def build_asset(target: Target) -> dagster.AssetsDefinition:
         recorded: Recorded = {}
         try:
             work.compact_exactly(context, keys, recorded)
+            for key, metadata in recorded.items():
+                context.add_asset_metadata(metadata, partition_key=key)
         except BaseException:
             # What was committed has to be known, whatever became of the rest.
             work.log(context, recorded)
             raise
-        for key, metadata in recorded.items():
-            context.add_asset_metadata(metadata, partition_key=key)
         yield dagster.MaterializeResult()
 
     return maintained

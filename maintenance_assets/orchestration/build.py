@@ -1,8 +1,10 @@
 """From declared datasets to Dagster definitions."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from functools import cache
+from threading import Thread
 from typing import Any
 
 import dagster
@@ -17,8 +19,13 @@ from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 from maintenance_assets.orchestration.schedules import build_schedule
 from maintenance_assets.orchestration.sensors import build_sensor
+from maintenance_assets.storage.discovery import DATA_SUFFIX
+from maintenance_assets.storage.filesystems import Store
 
 logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""Definitions must load even where a store takes connections and never answers."""
 
 
 def build_definitions(
@@ -34,7 +41,9 @@ def build_definitions(
     used = {**_default_resources(), **given}
     if "pyspark" in given and "maintenance_engines" not in given:
         used["maintenance_engines"] = EngineResource(pyspark=given["pyspark"])
-    parts = [_definitions_of(dataset) for dataset in parse_datasets(datasets)]
+    checked = parse_datasets(datasets)
+    columns = _columns_of_all(checked)
+    parts = [_definitions_of(dataset, columns[dataset.key]) for dataset in checked]
     return dagster.Definitions.merge(*parts, dagster.Definitions(resources=used))
 
 
@@ -49,8 +58,8 @@ def _default_resources() -> Mapping[str, Any]:
     }
 
 
-def _definitions_of(dataset: DatasetConfig) -> dagster.Definitions:
-    target = Target.of(dataset, _partition_columns(dataset))
+def _definitions_of(dataset: DatasetConfig, columns: Sequence[str]) -> dagster.Definitions:
+    target = Target.of(dataset, columns)
     jobs = {builder: builder(target) for builder in BUILDERS}
     compact_job = jobs[build_compact_job]
     return dagster.Definitions(
@@ -62,13 +71,65 @@ def _definitions_of(dataset: DatasetConfig) -> dagster.Definitions:
     )
 
 
-def _partition_columns(dataset: DatasetConfig) -> list[str]:
+def _columns_of_all(datasets: Iterable[DatasetConfig]) -> dict[str, list[str]]:
+    """Partition columns by dataset. A store that hangs is waited for once, not per dataset."""
+    hanging: set[tuple[str, ...]] = set()
+    return {dataset.key: _partition_columns(dataset, hanging) for dataset in datasets}
+
+
+def _partition_columns(dataset: DatasetConfig, hanging: set[tuple[str, ...]]) -> list[str]:
     """As declared, else as the first directories show them."""
     if dataset.partition_columns is not None:
         return dataset.partition_columns
+    server = dataset.place[:2]
     try:
-        return MaintenancePlanner().partition_columns(dataset)
+        if server in hanging:
+            raise TimeoutError
+        return _found_columns(dataset)
+    except TimeoutError:
+        if not dataset.is_local:  # one slow mount says nothing about the others
+            hanging.add(server)
+        problem = f"its store gave no answer in {LOOK_SECONDS:g} seconds"
     # A store's library raises what it likes, and one store must not take all datasets down.
     except Exception as error:
-        logger.warning("dataset '%s' cannot be looked at now: %s", dataset.key, error)
-        return []
+        problem = f"the dataset cannot be looked at now ({error})"
+    logger.warning(
+        "dataset '%s', field 'partition_columns': %s and it is taken for one without partitions. "
+        "Declare partition_columns.",
+        dataset.key,
+        problem,
+    )
+    return []
+
+
+def _found_columns(dataset: DatasetConfig) -> list[str]:
+    if dataset.is_local:
+        return MaintenancePlanner().partition_columns(dataset)
+    found: Future[list[str]] = Future()
+    # A daemon, and not an executor's thread: nobody waits for it when Python ends.
+    Thread(target=_look, args=(dataset, found), name=f"look {dataset.key}", daemon=True).start()
+    return found.result(LOOK_SECONDS)
+
+
+def _look(dataset: DatasetConfig, found: "Future[list[str]]") -> None:
+    try:
+        # Connecting belongs to it: some file systems do that when they are made.
+        found.set_result(_hive_columns(MaintenancePlanner().store(dataset)))
+    except BaseException as error:
+        found.set_exception(error)
+
+
+def _hive_columns(store: Store) -> list[str]:
+    """One listing for each level of the first directory: a store may hold millions of files."""
+    folder, columns = store.root, []
+    while name := _first_directory(store.children(folder)):
+        folder = f"{folder}/{name}"
+        if "=" in name:
+            columns.append(name.partition("=")[0])
+    return columns
+
+
+def _first_directory(names: Iterable[str]) -> str | None:
+    """A name tells what is data; of the others, one with a value is surely a partition."""
+    possible = [n for n in names if not n.startswith(("_", ".")) and not n.endswith(DATA_SUFFIX)]
+    return min(possible, key=lambda name: ("=" not in name, name), default=None)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import dagster
 import fsspec
 import yaml
+from fsspec.implementations.cached import CachingFileSystem
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -28,10 +29,13 @@ from maintenance_assets.planning.packing import SMALL
 
 _KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_BARE_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SAME_STORE = {"local": "file", "": "file", "s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
 # Strict: `true` and "128" are slips of the pen, not numbers.
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+# Dagster itself ends a tick after 60 seconds, and with it what the tick found out.
+TickSeconds = Annotated[float, Field(gt=0, lt=60, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
@@ -62,7 +66,7 @@ class DatasetConfig(BaseModel):
     cooldown_minutes: NotNegative = 10.0
     sensor_interval_seconds: PositiveInt = 60
     max_runs_per_tick: PositiveInt = 5
-    sensor_seconds: Positive = 40.0
+    sensor_seconds: TickSeconds = 40.0
     """Time that one tick of the sensor may take; it goes on from there at the next."""
     cron: str = "0 3 * * *"
     """When the schedule looks; it ships stopped."""
@@ -82,10 +86,16 @@ class DatasetConfig(BaseModel):
             )
         return key
 
-    @field_validator("path", "storage_options", mode="before")
+    @field_validator("path", mode="before")
     @classmethod
-    def _fill_in(cls, value: Any) -> Any:
-        return _with_environment(os.fspath(value) if isinstance(value, os.PathLike) else value)
+    def _fill_in_path(cls, path: Any, info: ValidationInfo) -> Any:
+        path = os.fspath(path) if isinstance(path, os.PathLike) else path
+        return _beside(_filled_path(path), info.context) if isinstance(path, str) else path
+
+    @field_validator("storage_options", mode="before")
+    @classmethod
+    def _fill_in_options(cls, options: Any) -> Any:
+        return _with_environment(options)
 
     @field_validator("path")
     @classmethod
@@ -93,10 +103,19 @@ class DatasetConfig(BaseModel):
         if not path.strip():
             raise ValueError("must not be empty")
         for part in path.split("::"):
-            protocol, found, _ = part.partition("://")
-            if found and protocol not in fsspec.available_protocols():
-                raise ValueError(f"no file system is known for '{protocol}://'")
+            _check_file_system(part, is_chained="::" in path)
+        _check_directory(path)
         return path
+
+    @field_validator("partition_columns")
+    @classmethod
+    def _check_partition_columns(cls, columns: list[str] | None) -> list[str] | None:
+        for column in columns or ():
+            if not column.strip():
+                raise ValueError("a name must not be empty")
+            if (columns or ()).count(column) > 1:
+                raise ValueError(f"'{column}' is given twice")
+        return columns
 
     @field_validator("compression")
     @classmethod
@@ -139,6 +158,19 @@ class DatasetConfig(BaseModel):
         return re.sub(r"://[^/@]*@", "://", self.path)
 
     @property
+    def place(self) -> tuple[str, ...]:
+        """Protocol, endpoint and directories: where the data is, however the path spells it."""
+        store, rest = _store_and_rest(self.path)
+        if store == "file":
+            return (store, "", *_segments(os.path.realpath(os.path.expanduser(rest))))
+        return (store, _endpoint(self.storage_options), *_segments(rest))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether looking at the data asks no other machine."""
+        return _store_and_rest(self.path)[0] == "file"
+
+    @property
     def target_bytes(self) -> int:
         """The byte target that health is measured against."""
         if self.target_mb_per_file is None:
@@ -163,51 +195,63 @@ class DatasetConfig(BaseModel):
         )
 
 
+class _Loader(yaml.SafeLoader):
+    """YAML takes the last of two equal keys and says nothing; this refuses them."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
+                line = key.start_mark.line + 1
+                raise DatasetConfigError(f"key '{key.value}' is given twice, again in line {line}")
+            seen.add((key.tag, str(key.value)))
+        return node
+
+
 def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     """Read `datasets.yaml`; every mistake is named with its dataset and field."""
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise DatasetConfigError(f"'{file}' does not exist (MAINTENANCE_DATASETS)") from error
+    try:
+        return parse_datasets(_declared_in(text), file.parent)
     except yaml.YAMLError as error:
         raise DatasetConfigError(f"'{file}' is not YAML: {error}") from error
-    if not isinstance(content, Mapping) or set(content) != {"datasets"}:
-        raise DatasetConfigError(f"'{file}' must have one key, `datasets`, with a list of datasets")
-    if not isinstance(content["datasets"], list):
-        raise DatasetConfigError(f"'{file}': `datasets` must be a list")
-    try:
-        return parse_datasets([beside(one, file.parent) for one in content["datasets"]])
     except DatasetConfigError as error:
         raise DatasetConfigError(f"'{file}': {error}") from error
 
 
-def beside(declared: Any, folder: Path) -> Any:
-    """Relative paths start at the file that names them."""
-    if not isinstance(declared, Mapping) or not isinstance(declared.get("path"), str):
-        return declared
-    path = declared["path"]
-    relative = path and "://" not in path and not path.startswith(("/", "~", "$"))
-    return {**declared, "path": str(folder.resolve() / path)} if relative else declared
+def _declared_in(text: str) -> list[Any]:
+    content = yaml.load(text, _Loader)
+    if not isinstance(content, Mapping) or set(content) != {"datasets"}:
+        raise DatasetConfigError("must have one key, `datasets`, with a list of datasets")
+    if not isinstance(content["datasets"], list):
+        raise DatasetConfigError("`datasets` must be a list")
+    return content["datasets"]
 
 
 def parse_datasets(
-    declared: Sequence[DatasetConfig | Mapping[str, Any]],
+    declared: Sequence[DatasetConfig | Mapping[str, Any]], folder: Path | None = None
 ) -> tuple[DatasetConfig, ...]:
-    """Check datasets one by one and against each other."""
-    datasets = tuple(_parse(number, one) for number, one in enumerate(declared))
+    """Check datasets one by one and against each other; relative paths start at `folder`."""
+    datasets = tuple(_parse(number, one, folder) for number, one in enumerate(declared))
     _refuse_same_names(datasets)
     _refuse_overlaps(datasets)
     return datasets
 
 
-def _parse(number: int, declared: DatasetConfig | Mapping[str, Any]) -> DatasetConfig:
+def _parse(
+    number: int, declared: DatasetConfig | Mapping[str, Any], folder: Path | None
+) -> DatasetConfig:
     if isinstance(declared, DatasetConfig):
         return declared
     if not isinstance(declared, Mapping):
         raise DatasetConfigError(f"dataset number {number + 1} must be a mapping, got {declared!r}")
     name = repr(declared.get("key", f"number {number + 1}"))
     try:
-        return DatasetConfig.model_validate(dict(declared))
+        return DatasetConfig.model_validate(dict(declared), context=folder)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]) or "datasets"
@@ -220,6 +264,21 @@ def _words(problem: Mapping[str, Any]) -> str:
         return f"is not known. Known fields: {known}"
     text = str(problem["msg"])
     return text.removeprefix("Value error, ")
+
+
+def _filled_path(path: str) -> str:
+    bare = _BARE_VARIABLE.search(path)
+    if bare:
+        raise ValueError(f"'{bare[0]}' is not filled in, write ${{{bare[1]}}}")
+    return _VARIABLE.sub(_variable_with_text, path)
+
+
+def _beside(path: str, folder: Path | None) -> str:
+    """Relative paths start at the file that names them."""
+    is_url = "://" in path or "::" in path
+    if folder is None or is_url or not path.strip() or path.startswith(("/", "~")):
+        return path
+    return str(folder.resolve() / path)
 
 
 def _with_environment(value: Any) -> Any:
@@ -239,6 +298,62 @@ def _variable(match: "re.Match[str]") -> str:
     return value
 
 
+def _variable_with_text(match: "re.Match[str]") -> str:
+    """An empty one would silently name another directory."""
+    value = _variable(match)
+    if not value.strip():
+        raise ValueError(f"environment variable {match[1]} is empty")
+    return value
+
+
+def _check_file_system(part: str, *, is_chained: bool) -> None:
+    """What `open_store` would refuse, before anything is opened."""
+    word, found, _ = part.partition("://")
+    if found and not _is_known(word):
+        raise ValueError(f"no file system is known for '{word}://'")
+    if (found or is_chained) and issubclass(_class_of(word) or object, CachingFileSystem):
+        raise ValueError(f"'{word}' is a cache, which may show old bytes; leave it out")
+
+
+def _is_known(protocol: str) -> bool:
+    # A registered class is in the registry, a registered name among the available protocols.
+    return protocol in fsspec.registry or protocol in fsspec.available_protocols()
+
+
+def _class_of(protocol: str) -> Any:
+    """The protocol's file system, or None where its library is not installed here."""
+    try:
+        return fsspec.get_filesystem_class(protocol) if _is_known(protocol) else None
+    # It is somebody else's module that is imported here.
+    except Exception:
+        return None
+
+
+def _check_directory(path: str) -> None:
+    store, rest = _store_and_rest(path)
+    if not _segments(os.path.realpath(os.path.expanduser(rest)) if store == "file" else rest):
+        raise ValueError("must be a directory, not the root of a file system")
+    # fsspec takes patterns where it deletes, too; a local `[` is nothing but a name.
+    for character in "*?" if store == "file" else "*?[":
+        if character in rest:
+            raise ValueError(f"must be one directory: '{character}' makes it a pattern")
+    if store != "file":
+        _check_remote(path.rpartition("::")[2])
+
+
+def _check_remote(url: str) -> None:
+    """The rules of `open_store`, which needs a file system, and that may need a connection."""
+    protocol, _, rest = url.partition("://")
+    found = _class_of(protocol)
+    stripped = str(found._strip_protocol(url)) if found else rest
+    if "://" in stripped:
+        raise ValueError(f"a dataset cannot be maintained on '{protocol}://'")
+    segments = stripped.strip("/").split("/")
+    for wrong, shown in (("", "//"), ("..", "..")):
+        if wrong in segments:
+            raise ValueError(f"must not contain '{shown}'")
+
+
 def _refuse_same_names(datasets: Sequence[DatasetConfig]) -> None:
     seen: dict[str, str] = {}
     for dataset in datasets:
@@ -252,7 +367,7 @@ def _refuse_same_names(datasets: Sequence[DatasetConfig]) -> None:
 
 
 def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
-    places = sorted((_place(dataset.path), dataset.key) for dataset in datasets)
+    places = sorted((dataset.place, dataset.key) for dataset in datasets)
     for (above, outer), (below, inner) in pairwise(places):
         if below[: len(above)] == above:
             raise DatasetConfigError(
@@ -260,10 +375,23 @@ def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
             )
 
 
-def _place(path: str) -> tuple[str, ...]:
-    protocol, found, rest = path.rpartition("::")[2].partition("://")
-    store = _SAME_STORE.get(protocol, protocol) if found else "file"
-    rest = rest if found else path
-    if store == "file":
-        rest = os.path.realpath(os.path.expanduser(rest))
-    return (store, *[part for part in rest.split("/") if part])
+def _store_and_rest(path: str) -> tuple[str, str]:
+    """The protocol under its first name, and what follows it."""
+    last = path.rpartition("::")[2]
+    protocol, found, rest = last.partition("://")
+    return (_SAME_STORE.get(protocol, protocol), rest) if found else ("file", last)
+
+
+def _segments(path: str) -> list[str]:
+    return [part for part in path.split("/") if part]
+
+
+def _endpoint(options: Mapping[str, Any]) -> str:
+    """Two servers may have buckets of the same name."""
+    client = options.get("client_kwargs")
+    named = options.get("endpoint_url")
+    if not named and isinstance(client, Mapping):
+        named = client.get("endpoint_url")
+    # Whoever names none gets this one from the AWS libraries.
+    named = named or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+    return str(named or "").rstrip("/").lower()

@@ -1,5 +1,7 @@
 """Operations as ops in jobs of their own, one of each per dataset."""
 
+from collections.abc import Sequence
+
 import dagster
 from pydantic import Field
 
@@ -10,7 +12,6 @@ from maintenance_assets.orchestration.maintenance import DatasetMaintenance, Tar
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 DATASET_TAG = "maintenance/dataset"
-PARTITION_TAG = "maintenance/partition"
 # A run whose process died is tried again at once. A step that failed would fail again: a conflict
 # needs a person, a busy dataset needs time, and the sensor asks again with a pause.
 RETRY_TAG = "dagster/retry_on_asset_or_op_failure"
@@ -20,9 +21,15 @@ class CompactConfig(dagster.Config):
     """What a compaction run can be told."""
 
     partitions: list[str] = Field(default_factory=list)
-    """Partition paths such as `date=2025-11-04`, or what is above them; empty for all."""
+    """Partition paths such as `date=2025-11-04`, or what is above them; `""` for the files of the
+    root itself; none at all for the whole dataset."""
     dry_run: bool = False
     """Observe what would be done, change nothing."""
+
+
+def compact_job_name(dataset: DatasetConfig) -> str:
+    """The compaction job of a dataset."""
+    return f"{dataset.safe_name}__compact"
 
 
 def compact_op_name(dataset: DatasetConfig) -> str:
@@ -30,9 +37,9 @@ def compact_op_name(dataset: DatasetConfig) -> str:
     return f"compact_{dataset.safe_name}"
 
 
-def compact_run_config(dataset: DatasetConfig, partition: str) -> dagster.RunConfig:
-    """Run config for one partition; the empty name is the whole dataset."""
-    config = CompactConfig(partitions=[partition] if partition else [])
+def compact_run_config(dataset: DatasetConfig, partitions: Sequence[str]) -> dagster.RunConfig:
+    """Run config for these partitions; none stand for the whole dataset."""
+    config = CompactConfig(partitions=list(partitions))
     return dagster.RunConfig(ops={compact_op_name(dataset): config})
 
 

@@ -1,6 +1,6 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,8 @@ from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
 from maintenance_assets.orchestration.metadata import bullets, compaction_metadata, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.planning.debts import is_text
+from maintenance_assets.planning.partitions import exactly
 
 MAX_PARTITION_EVENTS = 100
 """Events of one run: a thousand of them take minutes to store."""
@@ -24,7 +26,7 @@ _NOT_IN_KEYS = ("...", "\a", "\b", "\f", "\n", "\r", "\t", "\v", "\0")
 # An op's and an asset's execution context have no common public type.
 Context = Any
 Partitions = dagster.DynamicPartitionsDefinition
-Recorded = dict[str | None, Mapping[str, Any]]
+Recorded = dict[str | None, dict[str, Any]]
 """Metadata of what was done, by partition; None is the dataset as a whole."""
 
 
@@ -53,6 +55,14 @@ class Target:
             return []
         known = set(instance.get_dynamic_partitions(self.partitions.name))
         return [name for name in names if _is_key(name) and name not in known]
+
+    def gone_keys(self, instance: dagster.DagsterInstance, names: Sequence[str]) -> list[str]:
+        """The partitions that Dagster knows and that are not among these."""
+        if self.partitions is None or self.partitions.name is None:
+            return []
+        there = set(names)
+        known = instance.get_dynamic_partitions(self.partitions.name)
+        return [name for name in known if name not in there]
 
     def event_key(self, partition: str | None) -> str | None:
         """The partition that an event is about, where the asset has such a thing."""
@@ -91,12 +101,14 @@ class DatasetMaintenance:
         self, context: Context, partitions: Sequence[str], recorded: Recorded
     ) -> None:
         """Compact these partitions, or the whole dataset; `recorded` is filled as it is done."""
-        for given in partitions:
-            self._partitions_in(given)
         failed: list[str] = []
         scope: Sequence[str | None] = partitions or [None]
         for partition in scope:
-            failed += self._compact_one(context, partition, recorded, dry_run=False)
+            # One that was dropped does not keep the others of a backfill waiting.
+            if partition is not None and not self._exists(partition):
+                failed.append(self._unknown(partition))
+            else:
+                failed += self._compact_one(context, partition, recorded, dry_run=False)
         _fail(failed)
 
     def recover(self, context: Context) -> None:
@@ -133,11 +145,24 @@ class DatasetMaintenance:
             result = self._run(context, partition, dry_run)
         except IncompleteMaintenanceError as error:
             result, failed = error.result, [str(error)]
-        after = None if dry_run else self._planner.health_of(self._dataset, partition)
         where = f"{self._dataset.key}{f' [{partition}]' if partition else ''}"
         context.log.info(f"{where}: {_story(result)}")
-        recorded[partition] = compaction_metadata(result, before, after, partition)
+        # Before anything else is asked of the store: it is committed.
+        recorded[partition] = compaction_metadata(result, before) | self._counts(result, partition)
+        if not dry_run:
+            after = self._planner.health_of(self._dataset, partition)
+            recorded[partition] |= {"health_after": round(after.score, 1)}
         return failed
+
+    def _counts(self, result: CompactionResult, partition: str | None) -> dict[str, int]:
+        """Rows where Dagster looks for them."""
+        if result.stats.dry_run:
+            return {}
+        if self._target.event_key(partition) is not None:
+            return {"dagster/partition_row_count": result.rows_after}
+        # Files beside partitions are a part of the dataset that has no name.
+        is_whole = partition is None or (partition == "" and self._target.partitions is None)
+        return {"dagster/row_count": result.rows_after} if is_whole else {}
 
     def _run(self, context: Context, partition: str | None, dry_run: bool) -> CompactionResult:
         dataset, engines = self._dataset, self._engines
@@ -147,7 +172,7 @@ class DatasetMaintenance:
                 engine=engines.engine_of(dataset),
                 target_mb_per_file=dataset.target_mb_per_file,
                 target_rows_per_file=dataset.target_rows_per_file,
-                partition_filter=partition,
+                partition_filter=None if partition is None else exactly(partition),
                 compression=dataset.compression,
                 dry_run=dry_run,
                 storage_options=dataset.storage_options or None,
@@ -159,12 +184,17 @@ class DatasetMaintenance:
     def _partitions_in(self, directory: str) -> list[str]:
         found = self._planner.partitions_in(self._dataset, directory)
         if not found:
-            raise dagster.Failure(
-                f"dataset '{self._dataset.key}' has no partition '{directory}': no data file lies "
-                f"in '{self._dataset.shown_path}/{directory}'",
-                allow_retries=False,
-            )
+            raise dagster.Failure(self._unknown(directory), allow_retries=False)
         return found
+
+    def _exists(self, partition: str) -> bool:
+        return partition in self._planner.partitions_in(self._dataset, partition)
+
+    def _unknown(self, partition: str) -> str:
+        return (
+            f"dataset '{self._dataset.key}' has no partition '{partition}': no data file lies "
+            f"in '{self._dataset.shown_path}/{partition}'"
+        )
 
     def _introduce(self, context: Context, partitions: Sequence[str]) -> None:
         """Dagster takes events of partitions that it does not know, and then does not show them."""
@@ -205,12 +235,20 @@ def _fail(failed: Sequence[str]) -> None:
 
 def _story(result: CompactionResult) -> str:
     stats = result.stats
+    left = [
+        f", {len(groups)} group(s) {why}"
+        for groups, why in (
+            (result.failures, "cannot be merged"),
+            (result.conflicts, "changed by another writer meanwhile"),
+        )
+        if groups
+    ]
     if not stats.compacted_file_count:
-        left = f", {len(result.failures)} group(s) cannot be merged" if result.failures else ""
-        return f"nothing to do, {stats.before_file_count} files stay as they are{left}"
+        nothing = "nothing was done" if left else "nothing to do"
+        return f"{nothing}, {stats.before_file_count} files stay as they are{''.join(left)}"
     became = "would become" if stats.dry_run else "became"
-    return f"{stats.before_file_count} files {became} {stats.after_file_count}"
+    return f"{stats.before_file_count} files {became} {stats.after_file_count}{''.join(left)}"
 
 
 def _is_key(name: str) -> bool:
-    return bool(name) and not any(text in name for text in _NOT_IN_KEYS)
+    return bool(name) and is_text(name) and not any(text in name for text in _NOT_IN_KEYS)

@@ -16,12 +16,7 @@ MAX_TEXT = 1000
 """Characters of one text: a message may name every column of a wide file."""
 
 
-def compaction_metadata(
-    result: CompactionResult,
-    before: DatasetHealth,
-    after: DatasetHealth | None,
-    partition: str | None,
-) -> dict[str, Any]:
+def compaction_metadata(result: CompactionResult, before: DatasetHealth) -> dict[str, Any]:
     """Everything worth seeing about one compaction."""
     stats = {k: v for k, v in result.to_dict().items() if k != "planned_groups"}
     metadata: dict[str, Any] = {
@@ -36,18 +31,17 @@ def compaction_metadata(
         "health_before": round(before.score, 1),
         "planned_groups": dagster.MetadataValue.md(groups_table(result)),
     }
-    if after is not None:
-        metadata["health_after"] = round(after.score, 1)
     if result.notes or result.engine_notes:
         notes = [*result.notes, *result.engine_notes]
         metadata["notes"] = dagster.MetadataValue.md(bullets(notes))
-    if result.failures:
-        metadata["failures"] = dagster.MetadataValue.md(
-            bullets([failure.reason for failure in result.failures])
-        )
-    if not result.stats.dry_run:
-        key = "dagster/partition_row_count" if partition else "dagster/row_count"
-        metadata[key] = result.rows_after
+    told = {
+        "failures": [failure.reason for failure in result.failures],
+        "conflicts": [conflict.reason for conflict in result.conflicts],
+        "recovered": result.recovered,
+    }
+    for name, texts in told.items():
+        if texts:
+            metadata[name] = dagster.MetadataValue.md(bullets(texts))
     schema = result.schema
     if schema is not None:
         metadata["dagster/column_schema"] = column_schema(schema)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import dagster
 
@@ -34,19 +35,25 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         return _measured(self.store(dataset), dataset, after)
 
     def health_of(self, dataset: DatasetConfig, partition: str | None = None) -> DatasetHealth:
-        """The health of a dataset, or of one of its partitions."""
+        """The health of a dataset, or of one of its partitions without what lies below it."""
         store = self.store(dataset)
-        if partition:
-            store = replace(store, root=store.path(partition))
-        return measure_dataset(_measured(store, dataset))
+        if partition is None:
+            return measure_dataset(_measured(store, dataset))
+        below = _measured(_at(store, partition), dataset)
+        # The directory itself comes first, if there are data files in it.
+        return measure_dataset(part for part in islice(below, 1) if not part.partition)
 
     def partitions_in(self, dataset: DatasetConfig, directory: str) -> list[str]:
-        """The partitions in a directory, or the one that it is; none where no data file lies."""
-        if not _is_clean(directory):
+        """The partition that a directory is, else those below it; none where no data file lies."""
+        if directory and not _is_clean(directory):
             return []
-        store = self.store(dataset)
-        below = replace(store, root=store.path(directory))
-        return [f"{directory}/{name}" if name else directory for name, _ in iter_partitions(below)]
+        below = iter_partitions(_at(self.store(dataset), directory))
+        first = next(below, None)
+        if first is None:
+            return []
+        if not first[0]:  # it has files of its own: what lies below has other names
+            return [directory]
+        return [f"{directory}/{name}" for name, _ in chain([first], below)] if directory else []
 
     def partition_columns(self, dataset: DatasetConfig) -> list[str]:
         """The hive columns of the first partition that a listing finds."""
@@ -96,6 +103,10 @@ def _measured(
 
 def _entries(files: list[Listed]) -> list[Entry]:
     return [(f.path, f.size_bytes, f.version, f.modified_at) for f in files]
+
+
+def _at(store: Store, directory: str) -> Store:
+    return replace(store, root=store.path(directory)) if directory else store
 
 
 def _is_clean(directory: str) -> bool:

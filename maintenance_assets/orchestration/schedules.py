@@ -2,15 +2,19 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import dagster
 
+from maintenance_assets.orchestration.attempts import last_attempts, run_request
 from maintenance_assets.orchestration.config import DatasetConfig
-from maintenance_assets.orchestration.jobs import DATASET_TAG, PARTITION_TAG, compact_run_config
+from maintenance_assets.orchestration.jobs import DATASET_TAG, compact_run_config
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.planning.debts import MORE, Limits, Sweep, Tick, tick
 
 MAX_RUNS = 100
-"""Runs that one tick may ask for; the rest is in need at the next tick as well."""
+"""Runs that one tick may ask for; where more is to be done, one run does it all."""
+Asked = Iterator[dagster.RunRequest | dagster.SkipReason]
 
 
 def build_schedule(
@@ -26,26 +30,35 @@ def build_schedule(
     )
     def scheduled_compaction(
         context: dagster.ScheduleEvaluationContext, maintenance_planner: MaintenancePlanner
-    ) -> Iterator[dagster.RunRequest | dagster.SkipReason]:
-        deadline = time.monotonic() + dataset.sensor_seconds
-        seen, needy = 0, []
-        for part in maintenance_planner.partitions(dataset):
-            seen += 1
-            if part.gain >= dataset.min_gain:
-                needy.append(part)
-            if time.monotonic() > deadline:
-                context.log.warning(f"out of time after '{part.partition}': the rest waits")
-                break
-        if not needy:
-            yield dagster.SkipReason(
-                f"{seen} partition(s) looked at, none would save {dataset.min_gain} files or more"
-            )
-        at = context.scheduled_execution_time.isoformat()
-        for part in sorted(needy, key=lambda part: -part.gain)[:MAX_RUNS]:
-            yield dagster.RunRequest(
-                run_key=f"{dataset.key}:{part.partition}:{at}",
-                run_config=compact_run_config(dataset, part.partition),
-                tags={DATASET_TAG: dataset.key, PARTITION_TAG: part.partition or "(all)"},
-            )
+    ) -> Asked:
+        found = tick(
+            maintenance_planner.partitions(dataset),
+            Sweep(),
+            # The hour was chosen by a person: nothing has to cool down.
+            replace(dataset.health_policy, cooldown_seconds=0.0),
+            Limits(dataset.sensor_seconds, MAX_RUNS),
+            last_attempts(context.instance, dataset),
+            time.time,
+        )
+        if found.finished is None or found.waiting[MORE]:
+            # A schedule has no cursor to go on from; a run has all the time it needs.
+            yield _whole(dataset, context.scheduled_execution_time.isoformat())
+        else:
+            yield from _each(dataset, found)
 
     return scheduled_compaction
+
+
+def _each(dataset: DatasetConfig, found: Tick) -> Asked:
+    if not found.requests:
+        yield dagster.SkipReason(found.reason())
+    for request in found.requests:
+        yield run_request(dataset, request)
+
+
+def _whole(dataset: DatasetConfig, at: str) -> dagster.RunRequest:
+    return dagster.RunRequest(
+        run_key=f"{dataset.key}:{at}",
+        run_config=compact_run_config(dataset, []),
+        tags={DATASET_TAG: dataset.key},
+    )

@@ -1,23 +1,16 @@
 """The sensor of a dataset: watches small files, asks for runs, and says why it does not."""
 
 import time
-from collections.abc import Sequence
 
 import dagster
 
-from maintenance_assets.orchestration.config import DatasetConfig
-from maintenance_assets.orchestration.jobs import DATASET_TAG, PARTITION_TAG, compact_run_config
+from maintenance_assets.orchestration.attempts import last_attempts, run_request, streak_of
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.metadata import health_metadata
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.planning.debts import Limits, Request, RunStatus, Sweep, Tick, tick
+from maintenance_assets.planning.debts import Limits, Sweep, Tick, tick
 
-RUN_KEY_TAG = "dagster/run_key"
-_ENDED: dict[dagster.DagsterRunStatus, RunStatus] = {
-    dagster.DagsterRunStatus.SUCCESS: "done",
-    dagster.DagsterRunStatus.FAILURE: "failed",
-    dagster.DagsterRunStatus.CANCELED: "failed",
-}
+PartitionsRequest = dagster.AddDynamicPartitionsRequest | dagster.DeleteDynamicPartitionsRequest
 
 
 def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDefinition:
@@ -38,55 +31,43 @@ def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDe
             return dagster.SensorResult(skip_reason=busy, cursor=context.cursor)
         sweep = Sweep.from_cursor(context.cursor)
         found = tick(
-            dataset.key,
             maintenance_planner.partitions(dataset, sweep.resume_after),
             sweep,
             dataset.health_policy,
             Limits(dataset.sensor_seconds, dataset.max_runs_per_tick),
-            lambda key: _run_status(context.instance, key),
+            last_attempts(context.instance, dataset),
             time.time,
+            streak_of(context.instance, dataset),
         )
         return _result(target, context.instance, found)
 
     return small_files
 
 
-def _run_status(instance: dagster.DagsterInstance, run_key: str) -> RunStatus:
-    runs = instance.get_runs(filters=dagster.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1)
-    if not runs:
-        return "unknown"
-    return _ENDED.get(runs[0].status, "under way")
-
-
 def _result(target: Target, instance: dagster.DagsterInstance, found: Tick) -> dagster.SensorResult:
     return dagster.SensorResult(
-        run_requests=[_run_request(target.dataset, request) for request in found.requests],
+        run_requests=[run_request(target.dataset, request) for request in found.requests],
         skip_reason=None if found.requests else found.reason(),
         cursor=found.sweep.to_cursor(),
-        dynamic_partitions_requests=_new_partitions(target, instance, found.seen),
+        dynamic_partitions_requests=_partitions_requests(target, instance, found),
         asset_events=_observations(target, found),
     )
 
 
-def _run_request(dataset: DatasetConfig, request: Request) -> dagster.RunRequest:
-    return dagster.RunRequest(
-        run_key=request.run_key,
-        run_config=compact_run_config(dataset, request.partition),
-        tags={
-            DATASET_TAG: dataset.key,
-            PARTITION_TAG: request.partition or "(all)",
-            "maintenance/reason": request.reason,
-        },
-    )
-
-
-def _new_partitions(
-    target: Target, instance: dagster.DagsterInstance, seen: Sequence[str]
-) -> list[dagster.AddDynamicPartitionsRequest]:
-    new = target.new_keys(instance, seen)
-    if not new or target.partitions is None:
+def _partitions_requests(
+    target: Target, instance: dagster.DagsterInstance, found: Tick
+) -> list[PartitionsRequest]:
+    """New partitions become known, and dropped ones are forgotten: a backfill of all works."""
+    if target.partitions is None:
         return []
-    return [target.partitions.build_add_request(new)]
+    requests: list[PartitionsRequest] = []
+    new = target.new_keys(instance, found.seen)
+    if new:
+        requests.append(target.partitions.build_add_request(new))
+    gone = target.gone_keys(instance, found.seen) if found.seen_all and found.seen else []
+    if gone:
+        requests.append(target.partitions.build_delete_request(gone))
+    return requests
 
 
 def _observations(target: Target, found: Tick) -> list[dagster.AssetObservation]:

@@ -40,7 +40,7 @@ _HEALTHY_ROWS = 100_000
 _HEALTHY_BYTES = 8 * MIB
 _WORTHWHILE = 4
 """Repair row groups only where there are this many times more than needed."""
-_OWN_OUTPUT = re.compile(r"(compact|optimized)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
+OWN_OUTPUT = re.compile(r"(compact|optimized)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
 
 
 def plan_groups(
@@ -149,7 +149,7 @@ def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
 
 
 def _is_own_output(file: FileInfo) -> bool:
-    return _OWN_OUTPUT.fullmatch(file.path.rpartition("/")[2]) is not None
+    return OWN_OUTPUT.fullmatch(file.path.rpartition("/")[2]) is not None
 
 
 def _is_worthwhile(group: Sequence[FileInfo], policy: CompactionPolicy) -> bool:

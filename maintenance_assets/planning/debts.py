@@ -9,32 +9,66 @@ from typing import Any, Literal
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, PartitionHealth
 from maintenance_assets.planning.health import decide
 
-RunStatus = Literal["unknown", "under way", "failed", "done"]
-StatusOf = Callable[[str], RunStatus]
+RunStatus = Literal["under way", "failed", "done"]
 Clock = Callable[[], float]
 FIRST_RETRY_SECONDS = 60.0
 LAST_RETRY_SECONDS = 6 * 3600.0
 _MOST_DOUBLINGS = 10
+FEW_FAILURES = 5
+"""So many failures in a row are no longer a fault of one partition."""
+LAST_PROBE_SECONDS = 3600.0
 WORST = 10
-MAX_DEBTS = 500
-"""Debts remembered in a cursor. One that was forgotten is found again by the key of its run."""
 Worst = tuple[tuple[str, int, int], ...]
 """Partitions most in need: name, small files, files that could be saved."""
 
 
 @dataclass(frozen=True, slots=True)
-class Debt:
-    """A debt that a run was asked for."""
+class Attempt:
+    """The newest run that a partition's debt was asked for with, as Dagster remembers it."""
 
     fingerprint: str
-    attempt: int
-    asked_at: float
+    number: int
+    status: RunStatus
+    at: float
 
     @property
     def pause_seconds(self) -> float:
         """How long to wait after this attempt has failed."""
-        doublings = min(max(0, self.attempt), _MOST_DOUBLINGS)
-        return min(LAST_RETRY_SECONDS, FIRST_RETRY_SECONDS * 2**doublings)
+        return _doubled(self.number, LAST_RETRY_SECONDS)
+
+
+MORE = "more than a tick may ask for"
+LastAttempt = Callable[[str], Attempt | None]
+"""Of a partition."""
+
+
+def _doubled(times: int, most: float) -> float:
+    return min(most, FIRST_RETRY_SECONDS * 2 ** min(max(0, times), _MOST_DOUBLINGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """Runs of a dataset that failed one after the other, up to now."""
+
+    failures: int = 0
+    last_at: float = 0.0
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the dataset itself is in trouble: one run at a time then, as a probe."""
+        return self.failures >= FEW_FAILURES
+
+    def wait_seconds(self, now: float) -> float:
+        """How long to wait until the next probe."""
+        if not self.is_long:
+            return 0.0
+        since = now - self.last_at
+        pause = _doubled(self.failures - FEW_FAILURES, LAST_PROBE_SECONDS)
+        # A time in the future is a clock that was wrong: do not wait for it.
+        return max(0.0, pause - since) if since >= 0 else 0.0
+
+
+NO_STREAK = Streak()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,18 +78,15 @@ class Sweep:
     resume_after: str | None = None
     sums: DatasetHealth = field(default_factory=DatasetHealth)
     worst: Worst = ()
-    debts: dict[str, Debt] = field(default_factory=dict)
     observed: DatasetHealth | None = None
     """The dataset's health at the end of the last whole sweep."""
 
     def to_cursor(self) -> str:
         """As the text that a sensor keeps."""
-        newest = sorted(self.debts.items(), key=lambda item: -item[1].asked_at)[:MAX_DEBTS]
         content = {
             "resume_after": self.resume_after,
             "sums": astuple(self.sums),
             "worst": self.worst,
-            "debts": {partition: astuple(debt) for partition, debt in newest},
             "observed": None if self.observed is None else astuple(self.observed),
         }
         return json.dumps(content, separators=(",", ":"))
@@ -71,11 +102,7 @@ class Sweep:
 
 def _parse(found: dict[str, Any]) -> Sweep:
     after, observed = found.get("resume_after"), found.get("observed")
-    debts = {
-        str(partition): Debt(str(fingerprint), int(attempt), float(asked_at))
-        for partition, (fingerprint, attempt, asked_at) in found.get("debts", {}).items()
-    }
-    sweep = Sweep(debts=debts, observed=None if observed is None else _health(observed))
+    sweep = Sweep(observed=None if observed is None else _health(observed))
     if not isinstance(after, str):
         return sweep
     worst = tuple((str(p), int(small), int(gain)) for p, small, gain in found.get("worst", ()))
@@ -91,8 +118,13 @@ class Request:
     """A partition whose debt is to be paid now."""
 
     partition: str
-    run_key: str
+    fingerprint: str
+    attempt: int
     reason: str
+
+    def run_key(self, dataset: str) -> str:
+        """The same for the same debt and attempt: Dagster starts it once."""
+        return f"{dataset}:{self.partition}:{self.fingerprint}:{self.attempt}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +148,8 @@ class Tick:
     """Why partitions were left alone, and how many."""
     finished: DatasetHealth | None = None
     """The whole dataset's health, once every partition has been seen."""
+    seen_all: bool = False
+    """Whether `seen` are all partitions of the dataset, looked at in this one tick."""
     worst: Worst = ()
     changed: bool = False
     """Whether the health differs from that of the last whole sweep."""
@@ -131,23 +165,18 @@ class Tick:
         return f"{len(self.seen)} partition(s) looked at: {why}{rest}"
 
 
-def run_key(dataset: str, partition: str, debt: Debt) -> str:
-    """The same for the same debt and attempt: Dagster starts it once."""
-    return f"{dataset}:{partition}:{debt.fingerprint}:{debt.attempt}"
-
-
 def tick(
-    dataset: str,
     partitions: Iterable[PartitionHealth],
     sweep: Sweep,
     policy: HealthPolicy,
     limits: Limits,
-    status_of: StatusOf,
+    last_attempt: LastAttempt,
     clock: Clock,
+    streak: Streak = NO_STREAK,
 ) -> Tick:
     """Look at partitions from where the last tick stopped: all of them, or until time is up."""
     started = clock()
-    look = _Look(dataset, sweep, policy, limits, status_of)
+    look = _Look(sweep, policy, limits, last_attempt, streak)
     for part in partitions:
         now = clock()
         # One at least: a tick that sees nothing would be repeated for ever.
@@ -162,21 +191,22 @@ class _Look:
 
     def __init__(
         self,
-        dataset: str,
         sweep: Sweep,
         policy: HealthPolicy,
         limits: Limits,
-        status_of: StatusOf,
+        last_attempt: LastAttempt,
+        streak: Streak,
     ) -> None:
-        self._dataset = dataset
         self._policy = policy
-        self._limits = limits
-        self._status_of = status_of
+        self._most = 1 if streak.is_long else limits.requests
+        self._last_attempt = last_attempt
+        self._streak = streak
+        self._began = sweep.resume_after is None
         self._sums = sweep.sums
         self._worst = sweep.worst
-        self._debts = dict(sweep.debts)
         self._observed = sweep.observed
-        self._requests: list[Request] = []
+        self._first: list[Request] = []
+        self._again: list[tuple[float, Request]] = []
         self._waiting: Counter[str] = Counter()
         self.seen: list[str] = []
 
@@ -184,7 +214,7 @@ class _Look:
         """Count a partition, and ask for a run if it is in need of one."""
         self.seen.append(part.partition)
         self._sums = self._sums.plus(part)
-        if part.gain:
+        if part.gain and is_text(part.partition):
             entry = (part.partition, part.small_files, part.gain)
             self._worst = tuple(sorted((*self._worst, entry), key=_need)[:WORST])
         wait = self._ask(part, now)
@@ -195,54 +225,76 @@ class _Look:
         """Ask for a run, or say why not."""
         decision = decide(part, self._policy, now)
         if part.gain < self._policy.min_gain:
-            self._debts.pop(part.partition, None)
             return "too little to gain"
         if not decision.run:
             return "written to a moment ago"
-        if len(self._requests) >= self._limits.requests:
-            return "more than a tick may ask for"
-        debt, wait = self._next_attempt(part, now)
-        if debt is not None:
-            self._debts[part.partition] = debt
-            key = run_key(self._dataset, part.partition, debt)
-            self._requests.append(Request(part.partition, key, decision.reason))
+        if not is_text(part.partition):
+            return "its name is not UTF-8"
+        if self._streak.wait_seconds(now):
+            return f"the last {self._streak.failures} runs failed, the next is tried later"
+        if len(self._first) >= self._most:
+            return MORE
+        last = self._last_attempt(part.partition)
+        wait = "" if last is None else _wait(last, part.fingerprint, now)
+        if not wait:
+            self._take(part, last, decision.reason)
         return wait
 
-    def _next_attempt(self, part: PartitionHealth, now: float) -> tuple[Debt | None, str]:
-        """The debt to ask for now, or why not."""
-        # A debt that is not in the cursor may have been asked for before the cursor was lost.
-        known = self._debts.get(part.partition, Debt(part.fingerprint, 0, 0.0))
-        status = self._status_of(run_key(self._dataset, part.partition, known))
-        if status == "under way":
-            return None, "a run is under way"
-        if known.fingerprint != part.fingerprint:
-            return Debt(part.fingerprint, 0, now), ""
-        if status == "unknown":  # it never became a run: the same key asks again
-            return replace(known, asked_at=now), ""
-        if status == "done":
-            return None, "a run has seen to exactly these files"
-        # A time in the future is a clock that was wrong: do not wait for it.
-        if 0 <= now - known.asked_at < known.pause_seconds:
-            return None, "its run failed and is tried again later"
-        return Debt(known.fingerprint, known.attempt + 1, now), ""
+    def _take(self, part: PartitionHealth, last: Attempt | None, reason: str) -> None:
+        if last is not None and last.fingerprint == part.fingerprint:
+            request = Request(part.partition, part.fingerprint, last.number + 1, reason)
+            self._again.append((last.at, request))
+        else:
+            self._first.append(Request(part.partition, part.fingerprint, 0, reason))
+
+    def _chosen(self) -> tuple[Request, ...]:
+        """First attempts, and one place for those tried again, the longest ago first.
+
+        What fails for ever would otherwise take the places of what could be done.
+        """
+        again = [request for _, request in sorted(self._again, key=lambda item: item[0])]
+        first = self._first[: max(1, self._most - 1)] if again else self._first
+        chosen = (*first, *again)[: self._most]
+        left = len(self._first) + len(again) - len(chosen)
+        if left:
+            self._waiting[MORE] += left
+        return chosen
 
     def stopped(self) -> Tick:
         """Out of time: the next tick goes on."""
-        sweep = Sweep(self.seen[-1], self._sums, self._worst, self._debts, self._observed)
-        return self._tick(sweep)
+        return self._tick(Sweep(self.seen[-1], self._sums, self._worst, self._observed))
 
     def finished(self) -> Tick:
         """Every partition has been seen: the next tick begins anew."""
-        sweep = Sweep(debts=self._debts, observed=self._sums)
         return replace(
-            self._tick(sweep),
+            self._tick(Sweep(observed=self._sums)),
             finished=self._sums,
+            seen_all=self._began,
             worst=self._worst,
             changed=self._sums != self._observed,
         )
 
     def _tick(self, sweep: Sweep) -> Tick:
-        return Tick(sweep, tuple(self._requests), tuple(self.seen), self._waiting)
+        return Tick(sweep, self._chosen(), tuple(self.seen), self._waiting)
+
+
+def _wait(last: Attempt, fingerprint: str, now: float) -> str:
+    """Why the last attempt is reason enough not to ask now; empty if it is not."""
+    if last.status == "under way":
+        return "a run is under way"
+    if last.fingerprint != fingerprint:
+        return ""
+    if last.status == "done":
+        return "a run has seen to exactly these files"
+    # A time in the future is a clock that was wrong: do not wait for it.
+    if 0 <= now - last.at < last.pause_seconds:
+        return "its run failed and is tried again later"
+    return ""
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written down; a local disk has names that are only bytes."""
+    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 def _need(entry: tuple[str, int, int]) -> tuple[int, int, str]:

@@ -9,6 +9,8 @@ from maintenance_assets.model.health import (
     HealthPolicy,
     PartitionHealth,
 )
+from maintenance_assets.planning.compaction import OWN_OUTPUT
+from maintenance_assets.planning.packing import OWN_SMALL
 
 MANY_FRAGMENTS = 12
 """So many tiny files are worth a run even while the partition is being written."""
@@ -20,23 +22,37 @@ def measure_partition(
     partition: str, files: Sequence[Entry], policy: HealthPolicy
 ) -> PartitionHealth:
     """Count what compaction could do for one directory."""
-    small = [size for _, size, _, _ in files if size < policy.small_bytes]
-    needed = -(-sum(small) // policy.target_bytes) if small else 0
+    small = [file for file in files if _is_small(file, policy)]
+    sizes = [size for _, size, _, _ in small]
+    needed = max(1, -(-sum(sizes) // policy.target_bytes))
     times = [at for *_, at in files if at is not None]
-    digest = hashlib.sha256()
-    for name, size, version, _ in sorted(files):
-        digest.update(f"{name}|{size}|{version}\n".encode())
     return PartitionHealth(
         partition=partition,
         file_count=len(files),
         total_bytes=sum(size for _, size, _, _ in files),
         small_files=len(small),
-        small_bytes=sum(small),
-        fragments=sum(8 * size <= policy.target_bytes for size in small),
-        gain=max(0, len(small) - max(1, needed)) if small else 0,
+        small_bytes=sum(sizes),
+        fragments=sum(8 * size <= policy.target_bytes for size in sizes),
+        gain=max(0, len(small) - needed),
         newest_at=max(times, default=None),
-        fingerprint=digest.hexdigest()[:16],
+        fingerprint=_fingerprint(small),
     )
+
+
+def _is_small(file: Entry, policy: HealthPolicy) -> bool:
+    """As the planner sees it: what it would leave alone is no debt."""
+    path, size, _, _ = file
+    own = OWN_OUTPUT.fullmatch(path.rpartition("/")[2]) is not None
+    return size < policy.small_bytes and not (own and size >= OWN_SMALL * policy.target_bytes)
+
+
+def _fingerprint(small: Iterable[Entry]) -> str:
+    """Of the debt alone: files that need nothing come and go without making a new one."""
+    digest = hashlib.sha256()
+    for name, size, version, _ in sorted(small):
+        # A name need not be UTF-8 on a local disk; Python reads such bytes as lone surrogates.
+        digest.update(f"{name}|{size}|{version}\n".encode(errors="surrogatepass"))
+    return digest.hexdigest()[:16]
 
 
 def measure_dataset(parts: Iterable[PartitionHealth]) -> DatasetHealth:
@@ -53,7 +69,8 @@ def decide(part: PartitionHealth, policy: HealthPolicy, now: float) -> Decision:
     if part.gain < policy.min_gain:
         return Decision(False, f"{debt}, fewer than min_gain {policy.min_gain}")
     age = None if part.newest_at is None else now - part.newest_at
-    if age is None or age >= policy.cooldown_seconds:
+    # A time in the future is a clock that was wrong: do not wait for it.
+    if age is None or age < 0 or age >= policy.cooldown_seconds:
         return Decision(True, debt)
     if part.fragments >= MANY_FRAGMENTS:
         return Decision(True, f"{debt}, {part.fragments} of them tiny")

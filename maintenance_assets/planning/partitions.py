@@ -151,11 +151,21 @@ class _AllKeys:
 
 
 @dataclass(frozen=True, slots=True)
+class _OneDirectory:
+    """A directory as it is spelled; what is above and below it is not meant."""
+
+    directory: str
+
+    def matches(self, directory: str) -> bool:
+        return directory == self.directory
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionFilter:
     """A parsed partition_filter."""
 
     text: str
-    rule: _AnyPath | _AllKeys
+    rule: _AnyPath | _AllKeys | _OneDirectory
 
     def matches(self, directory: str) -> bool:
         """Tell whether the directory, relative to the root, is selected."""
@@ -167,7 +177,7 @@ class PartitionFilter:
         match self.rule:
             case _AllKeys(conditions):
                 return tuple(key for key, _ in conditions)
-            case _AnyPath():
+            case _AnyPath() | _OneDirectory():
                 return ()
             case never:
                 assert_never(never)
@@ -176,10 +186,15 @@ class PartitionFilter:
         return self.text
 
 
+def exactly(directory: str) -> PartitionFilter:
+    """The files that lie in this directory itself; the empty name is the root."""
+    return PartitionFilter(repr(directory or "(root)"), _OneDirectory(directory))
+
+
 def parse_partition_filter(value: object) -> PartitionFilter | None:
     """Parse what a user passed as partition_filter; ValueError when it cannot be one."""
-    if value is None:
-        return None
+    if value is None or isinstance(value, PartitionFilter):
+        return value
     if isinstance(value, str):
         return PartitionFilter(value, _any_path([value]))
     if isinstance(value, Mapping):

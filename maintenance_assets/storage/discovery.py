@@ -3,6 +3,7 @@
 import os
 import posixpath
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from maintenance_assets.errors import UnsupportedDatasetError
@@ -89,7 +90,7 @@ def _require_directory(store: Store, exists: bool, is_directory: bool) -> None:
 
 
 def _walk_local(store: Store, folder: str) -> Iterator[Listed]:
-    with os.scandir(folder) as entries:
+    with _entries_of(store, folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
             _refuse_format(store, entry.name, entry.path)
             hidden = entry.name.startswith(("_", "."))
@@ -101,10 +102,28 @@ def _walk_local(store: Store, folder: str) -> Iterator[Listed]:
             if entry.is_dir(follow_symlinks=False):
                 if not hidden:
                     yield from _walk_local(store, entry.path)
-            else:
-                status = entry.stat(follow_symlinks=False)
-                version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
-                yield Listed(entry.path, status.st_size, version)
+            elif (listed := _listed(entry)) is not None:
+                yield listed
+
+
+def _listed(entry: "os.DirEntry[str]") -> Listed | None:
+    """A file as listed; None for one that a writer has renamed or deleted since."""
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+    return Listed(entry.path, status.st_size, version)
+
+
+def _entries_of(store: Store, folder: str) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:
+    """What is in a directory; one below the root may have been dropped since it was listed."""
+    try:
+        return os.scandir(folder)
+    except FileNotFoundError:
+        if folder == store.root:
+            raise
+        return nullcontext(())
 
 
 def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:

@@ -48,6 +48,15 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
+class Entries:
+    """What lies directly in a directory."""
+
+    directories: tuple[str, ...] = ()
+    """By their names, in order."""
+    files: tuple[Listed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """A dataset's file system and root directory. Paths are the file system's own, canonical."""
 
@@ -237,6 +246,25 @@ class Store:
         names = {str(name).rstrip("/").rpartition("/")[2] for name in listed}
         return names - {path.rpartition("/")[2]} - {""}
 
+    def entries(self, path: str) -> Entries:
+        """What lies directly in a directory of a remote store, by one listing."""
+        self.forget(path)
+        try:
+            found = self._ls(path)
+        except FileNotFoundError:
+            return Entries()
+        # A marker object of the directory, or a file at its very path, is not in it.
+        inside = [info for info in found if _key(info) != path.rstrip("/")]
+        folders = {_key(info).rpartition("/")[2] for info in inside if _is_folder(info)}
+        files = tuple(_listed(info) for info in inside if not _is_folder(info))
+        return Entries(tuple(sorted(folders)), files)
+
+    def _ls(self, path: str) -> list[dict[str, Any]]:
+        try:
+            return list(self.fs.ls(path, detail=True, refresh=True))
+        except TypeError:  # not every file system takes `refresh`
+            return list(self.fs.ls(path, detail=True))
+
     def find(self, path: str) -> list[Listed]:
         """All files below a path, with no rule about names."""
         if self.is_local:
@@ -316,6 +344,14 @@ def _can_all_read(before: os.stat_result, after: os.stat_result) -> bool:
     if after.st_gid != before.st_gid:
         return bool(before.st_mode & stat.S_IROTH)
     return bool(before.st_mode & (stat.S_IRGRP | stat.S_IROTH))
+
+
+def _key(info: Mapping[str, Any]) -> str:
+    return str(info["name"]).rstrip("/")
+
+
+def _is_folder(info: Mapping[str, Any]) -> bool:
+    return info.get("type") == "directory"
 
 
 def _listed_local(path: str, status: os.stat_result) -> Listed:

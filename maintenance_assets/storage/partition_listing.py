@@ -1,8 +1,7 @@
 """A dataset's partitions one after the other, from listings alone: no footer is read."""
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from maintenance_assets.storage.discovery import DATA_SUFFIX
 from maintenance_assets.storage.filesystems import Listed, Store
@@ -51,28 +50,25 @@ def _walk_local(store: Store, after: Place | None) -> Iterator[Partition]:
 
 
 def _walk_remote(store: Store, after: Place | None) -> Iterator[Partition]:
-    """One listing for each directory below the root, and no question about a single file."""
-    names = sorted(name for name in store.children(store.root) if not _is_hidden(name))
-    if any(_is_data(name) for name in names):
-        # Files in the root itself: only a listing of all tells their sizes.
-        yield from _by_directory(store, store.find(store.root), after)
-        return
-    for name in names:
-        if not _is_wholly_passed((name,), after):
-            yield from _by_directory(store, store.find(store.path(name)), after)
+    """One listing for each directory, made only when its turn comes: a tick may stop anywhere."""
+    waiting: list[Place] = [()]
+    while waiting:
+        place = waiting.pop()
+        directory = "/".join(place)
+        listing = store.entries(store.path(directory))
+        # The last one is taken first, and what lies below it before what comes next to it.
+        waiting += [
+            (*place, name)
+            for name in reversed(listing.directories)
+            if not _is_hidden(name) and not _is_wholly_passed((*place, name), after)
+        ]
+        files = [listed for listed in listing.files if _is_data(_name(listed.path))]
+        if files and not _is_passed(place, after):
+            yield directory, files
 
 
-def _by_directory(
-    store: Store, listing: Iterable[Listed], after: Place | None
-) -> Iterator[Partition]:
-    found: defaultdict[Place, list[Listed]] = defaultdict(list)
-    for listed in listing:
-        *directories, name = store.relative(listed.path).split("/")
-        if _is_data(name) and not any(_is_hidden(segment) for segment in directories):
-            found[tuple(directories)].append(listed)
-    for place, files in sorted(found.items()):
-        if not _is_passed(place, after):
-            yield "/".join(place), files
+def _name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _is_hidden(name: str) -> bool:

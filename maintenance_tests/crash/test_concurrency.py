@@ -7,7 +7,10 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -23,6 +26,9 @@ from maintenance_assets.operations.compact import compact
 from maintenance_assets.operations.recover import recover
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.storage import exchange
+from maintenance_assets.storage.discovery import list_dataset
+from maintenance_assets.storage.filesystems import open_store
+from maintenance_tests import datasets
 from maintenance_tests.crash.helpers import (
     COMPACT,
     DATA_DIRECTORIES,
@@ -412,3 +418,26 @@ def _write_lease(root: Path, host: str, pid: int, expires_at: float) -> Path:
     }
     path.write_text(json.dumps(holder))
     return path
+
+
+def test_a_listing_beside_a_writer_of_temporary_files(tmp_path: Path) -> None:
+    """Names come and go between the listing of a directory and the look at its files."""
+    lake = datasets.Lake(str(tmp_path / "lake"))
+    datasets.one_row_files(lake, 3, "p=0")
+    folder, stop = tmp_path / "lake" / "p=0", Event()
+
+    def scribble() -> None:
+        for number in count():
+            if stop.is_set():
+                return
+            (folder / f".{number}.tmp").write_bytes(b"x")
+            (folder / f".{number}.tmp").unlink()
+
+    with ThreadPoolExecutor(1) as pool:
+        scribbling = pool.submit(scribble)
+        try:
+            found = {len(list_dataset(open_store(lake.url)).data) for _ in range(2000)}
+        finally:
+            stop.set()
+        scribbling.result()
+    assert found == {3}

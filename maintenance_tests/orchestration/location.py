@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dagster
@@ -14,6 +16,7 @@ from maintenance_tests.datasets import Lake, one_row_files
 KEY = dagster.AssetKey(["lake", "trades"])
 NAME = "lake__trades"
 DAYS = ("date=2025-11-04", "date=2025-11-05")
+AT = datetime(2025, 11, 6, 3, tzinfo=UTC)
 PLANNER = {"maintenance_planner": MaintenancePlanner()}
 
 
@@ -90,12 +93,27 @@ class Location:
         ) as context:
             found = sensor.evaluate_tick(context)
         for request in found.dynamic_partitions_requests or []:
-            self.instance.add_dynamic_partitions(
-                request.partitions_def_name, list(request.partition_keys)
-            )
+            if isinstance(request, dagster.AddDynamicPartitionsRequest):
+                self.know(*request.partition_keys)
+            else:
+                for key in request.partition_keys:
+                    self.instance.delete_dynamic_partition(f"{NAME}__partitions", key)
         for event in found.asset_events:
             self.instance.report_runless_asset_event(event)
         return found
+
+    def evaluate_schedule(self, at: datetime = AT) -> Any:
+        """One tick of the schedule."""
+        schedule = self.repository.get_schedule_def(f"{NAME}__scheduled_compaction")
+        with dagster.build_schedule_context(
+            instance=self.instance, scheduled_execution_time=at, resources=PLANNER
+        ) as context:
+            return schedule.evaluate_tick(context)
+
+    def start(self, run: dagster.DagsterRun) -> None:
+        """Let a run begin that no process works on."""
+        kind = dagster.DagsterEventType.RUN_START.value
+        self.instance.report_dagster_event(dagster.DagsterEvent(kind, run.job_name), run.run_id)
 
     def pay(self, request: Any) -> dagster.ExecuteInProcessResult:
         """Do the run that a sensor or a schedule asked for."""
@@ -135,5 +153,5 @@ def failure(result: dagster.ExecuteInProcessResult) -> str:
 @contextmanager
 def location(lake: Lake, **fields: Any) -> Iterator[Location]:
     """The dataset in an instance of its own."""
-    with dagster.DagsterInstance.ephemeral() as instance:
+    with TemporaryDirectory() as home, dagster.DagsterInstance.local_temp(home) as instance:
         yield Location(build_definitions([declared(lake, **fields)]), instance)

@@ -2,6 +2,7 @@
 
 import dagster
 import pyarrow as pa
+import pytest
 
 from maintenance_tests.datasets import Lake, one_row_files
 from maintenance_tests.orchestration.location import (
@@ -80,6 +81,55 @@ def test_a_partition_without_data_is_refused(local: Lake) -> None:
         assert not result.success
         assert "has no partition 'date=1999-01-01'" in failure(result)
         assert place.materializations() == {}
+
+
+def test_a_dropped_partition_does_not_stop_the_others_of_a_backfill(local: Lake) -> None:
+    two_days(local)
+    gone = "date=2025-11-04-gone"
+    with location(local) as place:
+        place.know(DAYS[0], gone, DAYS[1])
+        result = place.materialize(tags=RANGE)
+        assert not result.success
+        assert f"has no partition '{gone}'" in failure(result)
+        assert set(place.materializations()) == set(DAYS)
+    assert len(local.files()) == 2
+
+
+NEIGHBOURS = ("n=1", "x=9/n=1", "n=1/z=2", "d=a b", "d=a%20b", " ")
+
+
+@pytest.mark.parametrize("partition", NEIGHBOURS)
+def test_a_partition_is_a_directory_and_nothing_beside_above_or_below_it(
+    local: Lake, partition: str
+) -> None:
+    for name in NEIGHBOURS:
+        one_row_files(local, 6, name)
+    one_row_files(local, 6)
+    with location(local, partition_columns=["n"]) as place:
+        place.know(*NEIGHBOURS)
+        assert place.materialize(partition_key=partition).success
+        assert place.compact(["", partition]).success
+        found = place.materializations()
+    assert (found[partition]["rows"], found[partition]["dagster/partition_row_count"]) == (6, 6)
+    assert (found[None]["before_file_count"], found[None]["after_file_count"]) == (6, 1)
+    for name in NEIGHBOURS:
+        own = [file for file in local.files(name) if file.rpartition("/")[0] == name]
+        assert len(own) == (1 if name == partition else 6)
+
+
+def test_what_was_committed_is_recorded_when_the_store_fails_afterwards(
+    forgetful: Lake,
+) -> None:
+    two_days(forgetful)
+    with location(forgetful, partition_columns=["date"]) as place:
+        place.know(*DAYS)
+        result = place.materialize(partition_key=DAYS[0])
+        assert not result.success
+        assert "stopped after 6 files were compacted" in failure(result)
+        event = place.materializations()[DAYS[0]]
+    assert (event["before_file_count"], event["after_file_count"]) == (6, 1)
+    assert (event["rows"], event["rows_after"]) == (6, 6)
+    assert "503" in event["failures"]
 
 
 def test_what_was_done_before_a_failure_is_recorded(local: Lake) -> None:

@@ -3,15 +3,18 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import pytest
 import yaml
 from pydantic import ValidationError
 
 from maintenance_assets import DatasetConfig, DatasetConfigError, build_definitions
 from maintenance_assets.orchestration.config import load_datasets, parse_datasets
+from maintenance_assets.storage.filesystems import open_store
 
 GOOD = {"key": "lake/trades", "path": "/data/trades"}
 WRONG: list[tuple[str, Any, str]] = [
@@ -23,6 +26,23 @@ WRONG: list[tuple[str, Any, str]] = [
     ("path", None, "valid string"),
     ("path", "s4://bucket/x", "no file system is known for 's4://'"),
     ("path", "${MAINTENANCE_NOT_SET}/x", "environment variable MAINTENANCE_NOT_SET is not set"),
+    ("path", "   ", "must not be empty"),
+    ("path", "$HOME/lake", r"'\$HOME' is not filled in, write \$\{HOME\}"),
+    ("path", "s3://lake-$STAGE/x", r"write \$\{STAGE\}"),
+    ("path", "${MAINTENANCE_EMPTY}/x", "environment variable MAINTENANCE_EMPTY is empty"),
+    ("path", "/", "not the root of a file system"),
+    ("path", "/data/..", "not the root of a file system"),
+    ("path", "file:///", "not the root of a file system"),
+    ("path", "s3://", "not the root of a file system"),
+    ("path", "/data/*/trades", r"must be one directory: '\*' makes it a pattern"),
+    ("path", "/data/trades?", r"must be one directory: '\?'"),
+    ("path", "s3://bucket/trades[1]", r"must be one directory: '\['"),
+    ("path", "simplecache::s3://bucket/x", "'simplecache' is a cache, which may show old bytes"),
+    ("path", "filecache::/data/x", "'filecache' is a cache"),
+    ("path", "http://host/x", "a dataset cannot be maintained on 'http://'"),
+    ("path", "s3://bucket//x", "must not contain '//'"),
+    ("path", "gs://bucket//x", "must not contain '//'"),
+    ("path", "memory://bucket/../x", r"must not contain '\.\.'"),
     ("storage_options", {"key": "${MAINTENANCE_NOT_SET}"}, "MAINTENANCE_NOT_SET is not set"),
     ("storage_options", {"a": [{"b": "${MAINTENANCE_NOT_SET}"}]}, "MAINTENANCE_NOT_SET is not"),
     ("storage_options", "key", "valid dictionary"),
@@ -37,6 +57,8 @@ WRONG: list[tuple[str, Any, str]] = [
     ("compression", "rar", "rar"),
     ("zorder_columns", "id", "valid list"),
     ("partition_columns", "date", "valid list"),
+    ("partition_columns", ["date", ""], "a name must not be empty"),
+    ("partition_columns", ["date", "hour", "date"], "'date' is given twice"),
     ("small_file_mb", -1, "greater than 0"),
     ("min_gain", 0, "greater than 0"),
     ("min_gain", True, "valid integer"),
@@ -44,6 +66,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("sensor_interval_seconds", 0, "greater than 0"),
     ("max_runs_per_tick", 0, "greater than 0"),
     ("sensor_seconds", 0, "greater than 0"),
+    ("sensor_seconds", 60, "less than 60"),
     ("max_age_hours", 0, "greater than 0"),
     ("cron", "every day", "'every day' is not a cron schedule"),
     ("cron", "61 * * * *", "is not a cron schedule"),
@@ -58,11 +81,78 @@ WRONG: list[tuple[str, Any, str]] = [
 @pytest.mark.parametrize(
     ("field", "value", "message"), WRONG, ids=[f"{f}-{v!r}" for f, v, _ in WRONG]
 )
-def test_a_wrong_field_is_named_with_its_dataset(field: str, value: Any, message: str) -> None:
+def test_a_wrong_field_is_named_with_its_dataset(
+    monkeypatch: pytest.MonkeyPatch, field: str, value: Any, message: str
+) -> None:
+    monkeypatch.setenv("MAINTENANCE_EMPTY", "")
     with pytest.raises(DatasetConfigError, match=message) as caught:
         build_definitions([{**GOOD, field: value}])
     name = repr(value) if field == "key" else "'lake/trades'"
     assert f"dataset {name}, field '{field}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "s3://bucket",
+        "s3://bucket/x/",
+        "s3://bucket//x",
+        "s3://bucket/x//y",
+        "s3://bucket/../x",
+        "s3://bucket/a..b",
+        "memory://x",
+        "memory:///x/",
+        "memory://x//y",
+        "simplecache::memory://x",
+        "blockcache::s3://bucket/x",
+        "http://host/x",
+    ],
+)
+def test_a_path_is_refused_at_load_as_it_would_be_when_opened(path: str) -> None:
+    assert is_refused(lambda: parse_datasets([{**GOOD, "path": path}])) == is_refused(
+        lambda: open_store(path)
+    )
+
+
+def is_refused(action: Callable[[], object]) -> bool:
+    try:
+        action()
+    except ValueError:
+        return True
+    return False
+
+
+def test_dollars_and_brackets_that_mean_nothing_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_ROOT", "/data/$x")
+    paths = ["${LAKE_ROOT}/a", "/data/lake [old]/b", "/data/1$/c"]
+    datasets = parse_datasets([{"key": f"d{n}", "path": p} for n, p in enumerate(paths)])
+    assert [d.path for d in datasets] == ["/data/$x/a", *paths[1:]]
+
+
+def test_an_empty_variable_is_fine_in_storage_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_TOKEN", "")
+    (dataset,) = parse_datasets([{**GOOD, "storage_options": {"token": "${LAKE_TOKEN}"}}])
+    assert dataset.storage_options == {"token": ""}
+
+
+class RegisteredFileSystem(fsspec.AbstractFileSystem):
+    """A file system of somebody's own."""
+
+    protocol = ("maintenancebyclass", "maintenancebyname")
+
+
+@pytest.mark.parametrize(
+    ("protocol", "implementation"),
+    [
+        ("maintenancebyclass", RegisteredFileSystem),
+        ("maintenancebyname", f"{__name__}.RegisteredFileSystem"),
+        ("maintenancemissing", "not.installed.here"),
+    ],
+)
+def test_registered_file_systems_are_known(protocol: str, implementation: Any) -> None:
+    fsspec.register_implementation(protocol, implementation)
+    (dataset,) = parse_datasets([{**GOOD, "path": f"{protocol}://x"}])
+    assert dataset.path == f"{protocol}://x"
 
 
 def test_a_missing_field_is_named() -> None:
@@ -147,6 +237,29 @@ def test_neighbours_do_not_overlap() -> None:
     assert len(parse_datasets([{"key": f"d{n}", "path": p} for n, p in enumerate(paths)])) == 5
 
 
+def on_servers(*options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The same path in each of these stores."""
+    path = "s3://bucket/trades"
+    return [{"key": f"d{n}", "path": path, "storage_options": o} for n, o in enumerate(options)]
+
+
+def test_the_same_path_on_other_servers_does_not_overlap() -> None:
+    one, other = "http://one:9000", "http://other:9000"
+    client = {"client_kwargs": {"endpoint_url": other}}
+    assert len(parse_datasets(on_servers({}, {"endpoint_url": one}, client))) == 3
+
+
+@pytest.mark.parametrize(
+    "second", [{"client_kwargs": {"endpoint_url": "HTTP://one:9000"}}, {"client_kwargs": None}]
+)
+def test_one_server_named_in_two_ways_overlaps(
+    monkeypatch: pytest.MonkeyPatch, second: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://one:9000")
+    with pytest.raises(DatasetConfigError, match="lies in the path"):
+        parse_datasets(on_servers({"endpoint_url": "http://one:9000/"}, second))
+
+
 def test_a_link_to_another_dataset_overlaps(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -167,14 +280,45 @@ def test_relative_paths_start_at_the_file(tmp_path: Path) -> None:
     assert [d.path for d in load_datasets(file)] == [str(tmp_path / "lake/a"), "s3://bucket/b"]
 
 
+def test_relative_variables_start_at_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE", "lake")
+    monkeypatch.setenv("STORE", "s3://bucket")
+    monkeypatch.setenv("ROOT", "/data")
+    names = ("LAKE", "STORE", "ROOT")
+    file = write_yaml(tmp_path, *({"key": n, "path": f"${{{n}}}/x"} for n in names))
+    expected = [str(tmp_path / "lake/x"), "s3://bucket/x", "/data/x"]
+    assert [d.path for d in load_datasets(file)] == expected
+
+
+def test_merged_keys_of_yaml_may_be_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "datasets.yaml"
+    file.write_text(
+        "datasets:\n"
+        "  - &first {key: a, path: /a, min_gain: 9, engine: duckdb}\n"
+        "  - &second {<<: *first, key: b, path: /b, engine: pyarrow}\n"
+        "  - {<<: *second, key: c, path: /c}\n"
+    )
+    assert [(d.key, d.min_gain, d.engine) for d in load_datasets(file)] == [
+        ("a", 9, "duckdb"),
+        ("b", 9, "pyarrow"),
+        ("c", 9, "pyarrow"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("datasets:\n- key: a\n  path: /a\n  path: /b", "key 'path' is given twice.* line 4"),
+        ("datasets: []\ndatasets: []", "key 'datasets' is given twice"),
+        ("datasets: [{key: a, storage_options: {b: 1, 'b': 2}}]", "key 'b' is given twice"),
         ("datasets: [", "is not YAML"),
         ("- key: a", "must have one key, `datasets`"),
         ("dataset: []", "must have one key, `datasets`"),
         ("datasets: {}", "`datasets` must be a list"),
         ("", "must have one key, `datasets`"),
+        ("datasets: [{key: a, path: 'filecache::/x'}]", "field 'path': 'filecache' is a cache"),
         ("datasets: [{key: a, path: x, engin: spark}]", "dataset 'a', field 'engin': is not known"),
     ],
 )

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, PartitionHealth
 from maintenance_assets.planning.debts import (
+    FEW_FAILURES,
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
-    MAX_DEBTS,
-    Debt,
+    NO_STREAK,
+    Attempt,
     Limits,
     RunStatus,
+    Streak,
     Sweep,
     Tick,
     tick,
@@ -34,15 +36,19 @@ def partition(name: str, files: int = 6, at: float = OLD, version: str = "1") ->
 
 
 class Instance:
-    """Runs by their key, as Dagster remembers them, and how often it was asked."""
+    """Runs as Dagster remembers them, and how often it was asked for one."""
 
     def __init__(self) -> None:
-        self.runs: dict[str, RunStatus] = {}
+        self.runs: dict[str, Attempt] = {}
         self.asked = 0
 
-    def status_of(self, key: str) -> RunStatus:
+    def last_attempt(self, name: str) -> Attempt | None:
         self.asked += 1
-        return self.runs.get(key, "unknown")
+        return self.runs.get(name)
+
+    def note(self, found: Tick, status: RunStatus, at: float = NOW) -> None:
+        for one in found.requests:
+            self.runs[one.partition] = Attempt(one.fingerprint, one.attempt, status, at)
 
 
 class Ticking:
@@ -63,17 +69,18 @@ def look(
     instance: Instance | None = None,
     limits: Limits = ENOUGH,
     clock: Callable[[], float] | None = None,
+    streak: Streak = NO_STREAK,
 ) -> Tick:
     """A tick as the sensor makes it: the listing goes on behind the place in the cursor."""
     sweep = Sweep.from_cursor(cursor)
     after = sweep.resume_after
     left = (part for part in parts if after is None or part.partition > after)
-    status_of = (instance or Instance()).status_of
-    return tick("d", left, sweep, POLICY, limits, status_of, clock or Ticking())
+    last_attempt = (instance or Instance()).last_attempt
+    return tick(left, sweep, POLICY, limits, last_attempt, clock or Ticking(), streak)
 
 
 def keys(found: Tick) -> list[str]:
-    return [request.run_key for request in found.requests]
+    return [request.run_key("d") for request in found.requests]
 
 
 def names(found: Tick) -> list[str]:
@@ -84,16 +91,15 @@ def test_a_debt_is_asked_for_with_a_key_and_a_reason() -> None:
     part = partition("a")
     found = look([part, partition("b", files=2)])
     (request,) = found.requests
-    assert request.run_key == f"d:a:{part.fingerprint}:0"
+    assert request.run_key("d") == f"d:a:{part.fingerprint}:0"
     assert request.reason == "6 small files of 6, 5 could be saved"
     assert found.waiting == {"too little to gain": 1}
 
 
 def test_a_debt_is_asked_for_once() -> None:
     instance, part = Instance(), partition("a")
-    first = look([part], None, instance)
-    instance.runs[keys(first)[0]] = "under way"
-    second = look([part], first.sweep.to_cursor(), instance)
+    instance.note(look([part], None, instance), "under way")
+    second = look([part], None, instance)
     assert not second.requests
     assert second.reason() == "1 partition(s) looked at: 1 x a run is under way"
 
@@ -101,39 +107,37 @@ def test_a_debt_is_asked_for_once() -> None:
 def test_files_that_a_run_left_as_they_were_are_not_asked_for_again() -> None:
     instance, part = Instance(), partition("a")
     first = look([part], None, instance)
-    instance.runs[keys(first)[0]] = "done"
-    second = look([part], first.sweep.to_cursor(), instance)
-    assert "a run has seen to exactly these files" in second.reason()
+    instance.note(first, "done")
+    assert "a run has seen to exactly these files" in look([part], None, instance).reason()
     # New files are a new debt, with a key of its own.
-    third = look([partition("a", files=9)], second.sweep.to_cursor(), instance)
+    third = look([partition("a", files=9)], None, instance)
     assert keys(third) != keys(first)
     assert keys(third)[0].endswith(":0")
 
 
 def test_new_files_wait_for_the_run_under_way() -> None:
-    instance = Instance()
+    instance, grown = Instance(), [partition("a", files=9)]
     first = look([partition("a")], None, instance)
-    instance.runs[keys(first)[0]] = "under way"
-    grown = [partition("a", files=9)]
-    assert not look(grown, first.sweep.to_cursor(), instance).requests
-    instance.runs[keys(first)[0]] = "done"
-    assert look(grown, first.sweep.to_cursor(), instance).requests
+    instance.note(first, "under way")
+    assert not look(grown, None, instance).requests
+    instance.note(first, "done")
+    assert look(grown, None, instance).requests
 
 
 def test_a_failed_debt_is_tried_again_with_growing_pauses() -> None:
     instance, clock, part = Instance(), Ticking(), partition("a")
-    cursor, pauses = None, []
+    pauses = []
     asked_at = clock.now
     for attempt in range(14):
-        found = look([part], cursor, instance, clock=clock)
+        found = look([part], None, instance, clock=clock)
         while not found.requests:
             assert "its run failed and is tried again later" in found.reason()
             clock.now += FIRST_RETRY_SECONDS / 2
-            found = look([part], found.sweep.to_cursor(), instance, clock=clock)
+            found = look([part], None, instance, clock=clock)
         assert keys(found) == [f"d:a:{part.fingerprint}:{attempt}"]
-        instance.runs[keys(found)[0]] = "failed"
+        instance.note(found, "failed", clock.now)
         pauses.append(clock.now - asked_at)
-        asked_at, cursor = clock.now, found.sweep.to_cursor()
+        asked_at = clock.now
     assert pauses[:5] == [0, 60, 120, 240, 480]
     assert pauses[-2:] == [LAST_RETRY_SECONDS, LAST_RETRY_SECONDS]
 
@@ -144,38 +148,59 @@ def test_a_request_that_never_became_a_run_is_repeated_with_the_same_key() -> No
     assert keys(look([part], first.sweep.to_cursor())) == keys(first)
 
 
-@pytest.mark.parametrize("status", ["done", "under way"])
-def test_a_lost_cursor_does_not_start_runs_again(status: RunStatus) -> None:
-    instance, part = Instance(), partition("a")
-    first = look([part], None, instance)
-    instance.runs[keys(first)[0]] = status
-    assert not look([part], "{corrupt", instance).requests
-
-
-def test_a_lost_cursor_finds_its_way_behind_failed_attempts() -> None:
-    instance, clock, part = Instance(), Ticking(), partition("a")
-    for attempt in range(3):
-        instance.runs[f"d:a:{part.fingerprint}:{attempt}"] = "failed"
-    cursor, asked = None, []
-    for _ in range(40):
-        found = look([part], cursor, instance, clock=clock)
-        asked += keys(found)
-        cursor = found.sweep.to_cursor()
+@pytest.mark.parametrize("failing", [3, 600])
+def test_what_fails_for_ever_does_not_keep_the_rest_waiting(failing: int) -> None:
+    """Those that fail come first in the walk, and the cap is small."""
+    instance, clock = Instance(), Ticking()
+    bad = [partition(f"a{number:03}") for number in range(failing)]
+    good = [partition(f"b{number:03}") for number in range(20)]
+    for part in bad:  # they have all failed before, long ago
+        instance.runs[part.partition] = Attempt(part.fingerprint, 9, "failed", OLD - 10**6)
+    for _ in range(6):
+        found = look([*bad, *good], None, instance, Limits(1e9, 5), clock)
+        assert len(found.requests) <= 5
+        for request in found.requests:
+            status: RunStatus = "failed" if request.partition.startswith("a") else "done"
+            attempt = Attempt(request.fingerprint, request.attempt, status, clock.now)
+            instance.runs[request.partition] = attempt
         clock.now += 60
-    # Attempts that exist are not started twice by Dagster: the first new one is what counts.
-    assert f"d:a:{part.fingerprint}:3" in asked
+        if all(part.partition in instance.runs for part in good):
+            break
+    assert all(instance.runs[part.partition].status == "done" for part in good)
+    # Nor are the others given up.
+    assert max(instance.runs[part.partition].number for part in bad) == 10
+
+
+def test_the_longest_waiting_is_tried_again_first() -> None:
+    instance = Instance()
+    for number, name in enumerate(("a", "b", "c")):
+        fingerprint = partition(name).fingerprint
+        instance.runs[name] = Attempt(fingerprint, 0, "failed", OLD - 1000 * number)
+    parts = [partition(name) for name in ("a", "b", "c")]
+    assert names(look(parts, None, instance, Limits(1e9, 1))) == ["c"]
+
+
+def test_a_dataset_in_trouble_is_probed_by_one_run_at_a_time() -> None:
+    parts = [partition(f"p{number}") for number in range(9)]
+    assert len(look(parts, streak=Streak(FEW_FAILURES - 1, NOW)).requests) == 9
+    waiting = look(parts, streak=Streak(FEW_FAILURES, NOW - 10))
+    assert not waiting.requests
+    assert waiting.waiting == {"the last 5 runs failed, the next is tried later": 9}
+    assert names(look(parts, streak=Streak(FEW_FAILURES, NOW - 61))) == ["p0"]
+    # The pause grows, up to an hour, and a clock that was wrong is not waited for.
+    assert not look(parts, streak=Streak(20, NOW - 3599)).requests
+    assert names(look(parts, streak=Streak(20, NOW - 3601))) == ["p0"]
+    assert names(look(parts, streak=Streak(20, NOW + 10**9))) == ["p0"]
 
 
 def test_a_cap_is_kept_and_the_rest_comes_later() -> None:
     instance = Instance()
     parts = [partition(f"p{number}") for number in range(7)]
-    cursor: str | None = None
     rounds = []
     for _ in range(4):
-        found = look(parts, cursor, instance, Limits(1e9, 3))
-        cursor = found.sweep.to_cursor()
+        found = look(parts, None, instance, Limits(1e9, 3))
         rounds.append(names(found))
-        instance.runs.update(dict.fromkeys(keys(found), "under way"))
+        instance.note(found, "under way")
         assert found.finished == measure_dataset(parts)  # the cap does not cut the look short
     assert rounds == [["p0", "p1", "p2"], ["p3", "p4", "p5"], ["p6"], []]
 
@@ -259,10 +284,14 @@ def test_the_worst_partitions_come_first_and_healthy_ones_not_at_all() -> None:
     assert look([partition("a", files=1)]).worst == ()
 
 
-def test_a_paid_debt_is_forgotten() -> None:
-    first = look([partition("a")])
-    assert list(first.sweep.debts) == ["a"]
-    assert not look([partition("a", files=1)], first.sweep.to_cursor()).sweep.debts
+def test_all_were_seen_only_when_one_tick_saw_all() -> None:
+    parts = [partition(f"p{number}") for number in range(3)]
+    assert look(parts).seen_all
+    first = look(parts, limits=Limits(1.5, 1), clock=Ticking(step=1.0))
+    second = look(parts, first.sweep.to_cursor())
+    assert second.finished is not None
+    assert not first.seen_all
+    assert not second.seen_all
 
 
 def test_a_hundred_thousand_files_are_seen_in_bounded_ticks() -> None:
@@ -273,23 +302,14 @@ def test_a_hundred_thousand_files_are_seen_in_bounded_ticks() -> None:
         clock = Ticking(step=0.01)
         found = look(parts, cursor, instance, Limits(seconds=5.0, requests=5), clock)
         cursor = found.sweep.to_cursor()
-        instance.runs.update(dict.fromkeys(keys(found), "under way"))
+        instance.note(found, "under way")
         ticks, seen, asked = ticks + 1, seen + len(found.seen), asked + len(found.requests)
         assert clock.now - NOW < 5.1
-        assert len(cursor) < 100_000
+        assert len(cursor) < 2_000
         if found.finished is not None:
             break
     assert (ticks, seen, asked) == (11, 5000, 55)
     assert found.finished.file_count == 100_000
-
-
-def test_a_cursor_stays_small_however_many_debts_there_are() -> None:
-    debts = {f"date={n:05}/region={'x' * 60}": Debt("f" * 16, 0, float(n)) for n in range(20_000)}
-    cursor = Sweep(debts=debts).to_cursor()
-    assert len(cursor) < 100_000
-    kept = Sweep.from_cursor(cursor).debts
-    assert len(kept) == MAX_DEBTS
-    assert min(debt.asked_at for debt in kept.values()) == 20_000 - MAX_DEBTS
 
 
 HEALTHS = st.builds(DatasetHealth, *[st.integers(0, 10**12)] * 5)
@@ -298,11 +318,6 @@ SWEEPS = st.builds(
     resume_after=st.none() | st.text(),
     sums=HEALTHS,
     worst=st.lists(st.tuples(st.text(), st.integers(0), st.integers(0)), max_size=10).map(tuple),
-    debts=st.dictionaries(
-        st.text(),
-        st.builds(Debt, st.text(), st.integers(0, 99), st.floats(0, 1e12)),
-        max_size=9,
-    ),
     observed=st.none() | HEALTHS,
 )
 
@@ -319,7 +334,7 @@ JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
 )
-FIELDS = st.sampled_from(["resume_after", "sums", "worst", "debts", "observed"])
+FIELDS = st.sampled_from(["resume_after", "sums", "worst", "observed"])
 
 
 def damaged() -> Iterator[Any]:
@@ -338,22 +353,19 @@ def _json(content: Any) -> str:
 @given(st.one_of(*damaged()))
 @example('{"sums":[1,2,3,4,5,6],"resume_after":"a"}')
 @example('{"sums":[Infinity],"resume_after":"a"}')
-@example('{"debts":{"a":["f",1e400,0]}}')
-@example('{"debts":{"a":["f",99999,0]}}')
+@example('{"observed":[1e400]}')
 @example("[" * 100_000)
 @example("null")
 @example("[]")
 def test_a_damaged_cursor_recovers(cursor: str) -> None:
     part = partition("zzz")
-    found = tick(
-        "d", [part], Sweep.from_cursor(cursor), POLICY, ENOUGH, Instance().status_of, Ticking()
-    )
+    sweep = Sweep.from_cursor(cursor)
+    found = tick([part], sweep, POLICY, ENOUGH, Instance().last_attempt, Ticking())
     assert found.seen == ("zzz",)
     assert Sweep.from_cursor(found.sweep.to_cursor()) == found.sweep
 
 
-def test_a_debt_of_the_future_is_not_waited_for() -> None:
+def test_an_attempt_of_the_future_is_not_waited_for() -> None:
     instance, part = Instance(), partition("a")
-    cursor = Sweep(debts={"a": Debt(part.fingerprint, 0, NOW + 10**9)}).to_cursor()
-    instance.runs[f"d:a:{part.fingerprint}:0"] = "failed"
-    assert keys(look([part], cursor, instance)) == [f"d:a:{part.fingerprint}:1"]
+    instance.runs["a"] = Attempt(part.fingerprint, 0, "failed", NOW + 10**9)
+    assert keys(look([part], None, instance)) == [f"d:a:{part.fingerprint}:1"]

@@ -1,5 +1,7 @@
 """Metadata stays small, whatever the plan."""
 
+from dataclasses import replace
+
 import dagster
 import pyarrow as pa
 
@@ -46,7 +48,7 @@ def result(dry_run: bool) -> CompactionResult:
 
 def test_two_hundred_thousand_files_keep_metadata_bounded() -> None:
     for dry_run in (False, True):
-        metadata = compaction_metadata(result(dry_run), HEALTH, HEALTH, None)
+        metadata = compaction_metadata(result(dry_run), HEALTH)
         event = dagster.AssetMaterialization("a", metadata=metadata)
         assert sum(len(str(value)) for value in plain(event.metadata).values()) < 500_000
         assert all(
@@ -74,3 +76,15 @@ def test_health_is_numbers_and_a_table() -> None:
         "gain": FILES - GROUPS,
     }
     assert table[2:] == ["| date=1 | 40 | 39 |", "| (root) | 5 | 4 |"]
+
+
+def test_conflicts_and_recoveries_are_told() -> None:
+    conflict = GroupFailure(
+        ("/lake/trades/a.parquet",), "'a.parquet' was changed by another writer"
+    )
+    found = replace(result(False), conflicts=(conflict,), recovered=("undid run 7",))
+    metadata = plain(
+        dagster.AssetMaterialization("a", metadata=compaction_metadata(found, HEALTH)).metadata
+    )
+    assert metadata["conflicts"] == "- 'a.parquet' was changed by another writer"
+    assert metadata["recovered"] == "- undid run 7"

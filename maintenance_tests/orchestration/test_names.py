@@ -1,11 +1,17 @@
 """What a dataset becomes, under names that can be guessed, alone or among other definitions."""
 
+import socket
+import subprocess
+import sys
 from datetime import timedelta
-from typing import Any
+from typing import Any, ClassVar
+from uuid import uuid4
 
 import dagster
+import fsspec
 import pytest
 from dagster_pyspark import LazyPySparkResource
+from fsspec.implementations.memory import MemoryFileSystem
 
 from maintenance_assets import build_definitions
 from maintenance_assets.orchestration.engine_resource import EngineResource
@@ -98,6 +104,74 @@ def test_a_store_that_cannot_be_reached_takes_nothing_down(tmp_path: Any) -> Non
     broken = {"key": "a", "path": "s3://bucket/a", "storage_options": nowhere}
     defs = build_definitions([broken, declared(Lake(str(tmp_path)))])
     assert len(defs.resolve_asset_graph().get_all_asset_keys()) == 2
+
+
+# Two datasets on one server: it is waited for once, and the end of Python not at all.
+LOAD = """
+import logging, sys
+from maintenance_assets import build_definitions
+
+logging.basicConfig()
+options = {"key": "a", "secret": "b", "endpoint_url": sys.argv[1]}
+declared = [{"key": k, "path": f"s3://lake/{k}", "storage_options": options} for k in "ab"]
+defs = build_definitions(declared)
+print(len(defs.resolve_asset_graph().get_all_asset_keys()), "assets")
+"""
+
+
+def test_a_store_that_never_answers_does_not_hold_up_the_load() -> None:
+    # Connections are accepted by the kernel, and nobody ever reads them.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", LOAD, url], capture_output=True, text=True, timeout=60
+        )
+    assert (done.returncode, done.stdout) == (0, "2 assets\n"), done.stderr
+    for key in "ab":
+        warning = f"dataset '{key}', field 'partition_columns': its store gave no answer"
+        assert warning in done.stderr
+    assert "Declare partition_columns" in done.stderr
+
+
+class CountingFileSystem(MemoryFileSystem):
+    """A remote store that counts what it is asked for."""
+
+    protocol = "maintenancecounting"
+    listed: ClassVar[list[str]] = []
+
+    @classmethod
+    def _strip_protocol(cls, path: str) -> str:
+        return str(super()._strip_protocol(path.removeprefix(f"{cls.protocol}://")))
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> Any:
+        self.listed.append(path)
+        return super().ls(path, detail=detail, **options)
+
+
+@pytest.mark.parametrize(
+    ("names", "is_partitioned", "most"),
+    [
+        (["a.parquet", "b.parquet"], False, 1),
+        (["stray.parquet", *(f"date={d}/{h}.parquet" for d in range(50) for h in "ab")], True, 2),
+        ([f"date={d}/hour={h}/x.parquet" for d in range(9) for h in range(9)], True, 3),
+        (["_tmp/date=1/x.parquet", "notes.txt", "x.parquet"], False, 2),
+        (["raw/date=1/x.parquet"], True, 3),
+        ([], False, 1),
+    ],
+)
+def test_a_remote_store_is_asked_once_for_each_level(
+    names: list[str], is_partitioned: bool, most: int
+) -> None:
+    fsspec.register_implementation("maintenancecounting", CountingFileSystem)
+    store = CountingFileSystem()
+    root = f"/{uuid4().hex}"
+    for name in names:
+        store.pipe_file(f"{root}/{name}", b"")
+    CountingFileSystem.listed.clear()
+    defs = build_definitions([{"key": "lake/trades", "path": f"maintenancecounting:/{root}"}])
+    partitions = defs.resolve_assets_def(KEY).partitions_def
+    assert (partitions is not None) is is_partitioned
+    assert len(CountingFileSystem.listed) <= most
 
 
 class Desk(dagster.ConfigurableResource[Any]):

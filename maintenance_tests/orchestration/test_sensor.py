@@ -1,10 +1,16 @@
 """The sensor on a real instance and real files."""
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from maintenance_assets.operations.naming import uuid7
+from maintenance_assets.orchestration import attempts
+from maintenance_assets.planning import debts
 from maintenance_assets.storage.filesystems import open_store
 from maintenance_assets.storage.lease import Lease
 from maintenance_tests.datasets import Lake, one_row_files
@@ -13,6 +19,10 @@ from maintenance_tests.orchestration.location import DAYS, Location, location, t
 
 def partitions(found: Any) -> list[str]:
     return [request.tags["maintenance/partition"] for request in found.run_requests]
+
+
+def run_keys(found: Any) -> list[str]:
+    return [request.run_key for request in found.run_requests]
 
 
 def test_debts_become_runs_and_the_next_tick_is_quiet(local: Lake) -> None:
@@ -39,7 +49,7 @@ def test_a_run_under_way_is_not_asked_for_again(local: Lake) -> None:
         for request in first.run_requests:
             place.instance.create_run_for_job(
                 place.definitions.resolve_job_def("lake__trades__compact"),
-                tags={"dagster/run_key": request.run_key},
+                tags={**request.tags, "dagster/run_key": request.run_key},
             )
         second = place.tick(first.cursor)
         assert second.skip_message == "2 partition(s) looked at: 2 x a run is under way"
@@ -50,7 +60,9 @@ def conflicting(lake: Lake) -> None:
         lake.write(f"{DAYS[0]}/{number}.parquet", {"id": [number if number % 2 else f"{number}"]})
 
 
-def test_a_failed_debt_waits_and_is_tried_again(local: Lake) -> None:
+def test_a_failed_debt_waits_and_is_tried_again(
+    local: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     conflicting(local)
     with location(local) as place:
         first = place.tick()
@@ -58,11 +70,49 @@ def test_a_failed_debt_waits_and_is_tried_again(local: Lake) -> None:
         second = place.tick(first.cursor)
         message = "1 partition(s) looked at: 1 x its run failed and is tried again later"
         assert second.skip_message == message
-        cursor = json.loads(second.cursor)
-        cursor["debts"][DAYS[0]][2] -= 61  # a minute later
-        third = place.tick(json.dumps(cursor))
-        (request,) = third.run_requests
+        monkeypatch.setattr(debts, "FIRST_RETRY_SECONDS", 0.0)
+        (request,) = place.tick(second.cursor).run_requests
         assert request.run_key == first.run_requests[0].run_key[:-1] + "1"
+        # A cursor that was lost changes nothing: Dagster remembers the runs.
+        assert run_keys(place.tick()) == [request.run_key]
+
+
+def test_a_run_of_the_schedule_is_not_asked_for_again(local: Lake) -> None:
+    two_days(local)
+    with location(local) as place:
+        scheduled = place.evaluate_schedule().run_requests
+        assert place.pay(scheduled[0]).success
+        assert run_keys(place.tick()) == [scheduled[1].run_key]
+
+
+def test_a_run_whose_machine_went_away_is_asked_for_again(
+    local: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_days(local)
+    with location(local) as place:
+        (request, _) = place.tick().run_requests
+        run = place.instance.create_run_for_job(
+            place.definitions.resolve_job_def("lake__trades__compact"),
+            tags={**request.tags, "dagster/run_key": request.run_key},
+        )
+        place.start(run)
+        assert request.run_key not in run_keys(place.tick())
+        monkeypatch.setattr(attempts, "LOST_SECONDS", -1.0)
+        monkeypatch.setattr(debts, "FIRST_RETRY_SECONDS", 0.0)
+        assert f"{request.run_key[:-1]}1" in run_keys(place.tick())
+
+
+def test_a_dataset_whose_runs_all_fail_is_not_stormed(local: Lake) -> None:
+    for number in range(12):
+        for name in range(6):
+            value = name if name % 2 else f"{name}"
+            local.write(f"n={number:02}/{name}.parquet", {"id": [value]})
+    with location(local) as place:
+        first = place.tick()
+        assert len(first.run_requests) == 5
+        assert not any(place.pay(request).success for request in first.run_requests)
+        second = place.tick(first.cursor)
+        assert "12 x the last 5 runs failed, the next is tried later" in second.skip_message
 
 
 def test_files_that_cannot_be_bettered_are_tried_once(local: Lake) -> None:
@@ -116,6 +166,37 @@ def test_new_partitions_are_added_in_the_same_tick(local: Lake) -> None:
         assert list(request.partition_keys) == ["date=2025-11-06"]
         third = place.tick(second.cursor)
         assert not third.dynamic_partitions_requests
+
+
+def drop(lake: Lake, partition: str) -> None:
+    shutil.rmtree(Path(lake.path(partition)))
+
+
+def test_dropped_partitions_are_forgotten(local: Lake) -> None:
+    two_days(local)
+    with location(local) as place:
+        first = place.tick()
+        drop(local, DAYS[0])
+        second = place.tick(first.cursor)
+        assert place.known() == [DAYS[1]]
+        assert place.materialize(partition_key=DAYS[1]).success
+        # Nothing at all is more likely a fault of the store than an empty dataset.
+        drop(local, DAYS[1])
+        place.tick(second.cursor)
+        assert place.known() == [DAYS[1]]
+
+
+def test_files_beside_partitions_get_a_run_of_their_own(local: Lake) -> None:
+    one_row_files(local, 6)
+    one_row_files(local, 3, DAYS[0], start=100)
+    with location(local) as place:
+        (request,) = place.tick().run_requests
+        assert request.tags["maintenance/partition"] == "."
+        assert place.pay(request).success
+        (event,) = place.materializations().values()
+    assert (event["before_file_count"], event["after_file_count"]) == (6, 1)
+    assert "dagster/row_count" not in event
+    assert len(local.files()) == 4
 
 
 def test_a_cooldown_is_kept(local: Lake) -> None:
@@ -186,3 +267,16 @@ def test_a_large_dataset_is_seen_in_several_ticks(tmp_path: Path) -> None:
     with location(lake) as place:
         assert sweep(place, 1)[0] == 1
         assert place.observations() == [health]
+
+
+def test_a_directory_whose_name_is_no_text_is_passed_by(local: Lake) -> None:
+    two_days(local)
+    folder = os.fsencode(local.path("")) + b"/date=caf\xe9"
+    os.makedirs(folder)
+    for number in range(9):
+        with open(folder + b"/%d.parquet" % number, "wb") as file:
+            file.write(b"PAR1")
+    with location(local) as place:
+        found = place.tick()
+        assert partitions(found) == list(DAYS)
+        assert place.known() == list(DAYS)
