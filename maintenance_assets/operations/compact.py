@@ -168,7 +168,9 @@ class _Run:
                 raise
             # What became visible has to be told, whatever went wrong behind it.
             logger.warning("stopped after a part was committed", exc_info=True)
-            why = f"stopped after {len(self.inputs)} files were compacted: {error}"
+            # An error that says so speaks of what it stopped, not of what came before.
+            reason = str(error).replace(" Nothing was changed.", "")
+            why = f"stopped after {len(self.inputs)} files were compacted: {reason}"
             self.failures.append(GroupFailure((), why))
             after = self._as_written(before)
         return self._result(before, first, self._measured(before, after), after)
