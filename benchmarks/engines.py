@@ -73,6 +73,8 @@ def _spark() -> Any:
     """A local session, warm: Java, Python workers and the Parquet reader have started."""
     import pyspark.sql
 
+    from maintenance_assets.engines.spark_session import launch_environment
+
     builder = pyspark.sql.SparkSession.builder.master("local[2]")
     for key, value in {
         "spark.ui.enabled": "false",
@@ -82,7 +84,8 @@ def _spark() -> Any:
         "spark.driver.bindAddress": "127.0.0.1",
     }.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with launch_environment():
+        session = builder.getOrCreate()
     session.range(4).mapInArrow(lambda batches: batches, "id long").collect()
     return session
 

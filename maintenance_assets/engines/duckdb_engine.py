@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import replace
+from threading import Semaphore
 from typing import Any
 
 import duckdb
@@ -39,6 +40,7 @@ _VECTOR_ROWS = 2048
 _MOST_GROUP_ROWS = 240 * 1024
 """DuckDB holds a row group per thread before it writes: larger ones take a fifth longer."""
 _LEAST_MEMORY = 128 * MIB
+LARGE_GROUP = 32 * MIB
 """DuckDB cannot work with less."""
 
 
@@ -68,7 +70,10 @@ class DuckDBEngine:
             _connect(access, resources) as connection,
             ThreadPoolExecutor(workers, thread_name_prefix="rewrite") as pool,
         ):
-            rewriter = _Rewriter(connection, access, resources, resources.memory_bytes // workers)
+            at_a_time = 1 if _are_large(ordered) else workers
+            rewriter = _Rewriter(
+                connection, access, resources, resources.memory_bytes // workers, at_a_time
+            )
             futures = [pool.submit(rewriter.rewrite, task) for task in ordered]
             try:
                 for future in as_completed(futures):
@@ -84,8 +89,10 @@ class _Rewriter:
         access: FileAccess,
         resources: Resources,
         share: int,
+        copies_at_a_time: int,
     ) -> None:
         self._connection = connection
+        self._copying = Semaphore(copies_at_a_time)
         self._access = access
         self._strict = resources.strict
         self._share = share
@@ -126,11 +133,10 @@ class _Rewriter:
                 whole = len(task.staged) == 1
                 query = sql.select(urls, schema, offset, None if whole else rows)
                 self._access.make_directory(path.rpartition("/")[0])
-                cursor.execute(
-                    sql.copy(
-                        query, self._access.url(path), schema, group.writer, _group_rows(group)
-                    )
-                )
+                url = self._access.url(path)
+                command = sql.copy(query, url, schema, group.writer, _group_rows(group))
+                with self._copying:
+                    cursor.execute(command)
                 self._access.make_durable(path)
                 self._check(path, schema, rows)
             self._refuse_nan(cursor, task)
@@ -246,6 +252,11 @@ def _group_rows(group: RewriteGroup) -> int:
     # DuckDB closes a row group at the first vector that reaches the limit.
     rows = min(_MOST_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes) - _VECTOR_ROWS
     return max(1, rows // _VECTOR_ROWS) * _VECTOR_ROWS
+
+
+def _are_large(tasks: Sequence[RewriteTask]) -> bool:
+    """Whether one COPY keeps all threads busy: two would only be in each other's way."""
+    return sum(task.group.total_bytes for task in tasks) >= LARGE_GROUP * len(tasks)
 
 
 def _refusal(obstacle: str) -> str:
