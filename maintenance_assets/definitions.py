@@ -16,7 +16,7 @@ FILE = "datasets.yaml"
 
 
 def datasets_file() -> Path | None:
-    """Named by MAINTENANCE_DATASETS, else beside the workspace.yaml Dagster was started with."""
+    """Named by MAINTENANCE_DATASETS, else in the directory that Dagster was started from."""
     named = os.environ.get(VARIABLE)
     if named:
         return Path(named)
@@ -28,7 +28,9 @@ def load() -> dagster.Definitions:
     """Build the definitions; without a file there is nothing to maintain yet."""
     file = datasets_file()
     if file is None:
-        logger.warning("no %s found and %s is not set: no dataset is maintained", FILE, VARIABLE)
+        logger.warning(
+            "no %s in '%s' and %s is not set: no dataset is maintained", FILE, Path.cwd(), VARIABLE
+        )
         return dagster.Definitions()
     built = build_definitions(load_datasets(file))
     executor = dagster.Definitions(executor=dagster.in_process_executor)

@@ -15,6 +15,10 @@ from maintenance_assets.orchestration.maintenance import (
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 
+class NoConfig(dagster.Config):
+    """Refuses what it does not know: a `dry_run` that were ignored would rewrite data."""
+
+
 def pool_of(dataset: DatasetConfig) -> str:
     """One run at a time per dataset, as far as Dagster's queue can see."""
     return f"dataset:{dataset.key}"
@@ -40,6 +44,7 @@ def build_asset(target: Target) -> dagster.AssetsDefinition:
     )
     def maintained(
         context: dagster.AssetExecutionContext,
+        config: NoConfig,
         maintenance_planner: MaintenancePlanner,
         maintenance_engines: EngineResource,
     ) -> Iterator[dagster.MaterializeResult[None]]:

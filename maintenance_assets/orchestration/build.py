@@ -104,7 +104,10 @@ def _partition_columns(dataset: DatasetConfig, hanging: set[tuple[str, ...]]) ->
 
 def _found_columns(dataset: DatasetConfig) -> list[str]:
     if dataset.is_local:
-        return MaintenancePlanner().partition_columns(dataset)
+        planner = MaintenancePlanner()
+        if not planner.store(dataset).exists(planner.store(dataset).root):
+            raise FileNotFoundError(f"'{dataset.shown_path}' does not exist")
+        return planner.partition_columns(dataset)
     found: Future[list[str]] = Future()
     # A daemon, and not an executor's thread: nobody waits for it when Python ends.
     Thread(target=_look, args=(dataset, found), name=f"look {dataset.key}", daemon=True).start()

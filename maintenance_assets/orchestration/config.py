@@ -370,8 +370,9 @@ def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
     places = sorted((dataset.place, dataset.key) for dataset in datasets)
     for (above, outer), (below, inner) in pairwise(places):
         if below[: len(above)] == above:
+            how = "is" if below == above else "lies in"
             raise DatasetConfigError(
-                f"dataset '{inner}', field 'path': lies in the path of dataset '{outer}'"
+                f"dataset '{inner}', field 'path': {how} the path of dataset '{outer}'"
             )
 
 

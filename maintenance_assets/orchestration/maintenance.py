@@ -83,8 +83,7 @@ class DatasetMaintenance:
     def compact(self, context: Context, directories: Sequence[str], *, dry_run: bool) -> None:
         """Compact the partitions in these directories, or the whole dataset; log it at once."""
         partitions = [one for directory in directories for one in self._partitions_in(directory)]
-        if not dry_run:
-            self._introduce(context, partitions)
+        self._introduce(context, partitions or self._all_partitions())
         failed: list[str] = []
         for number, partition in enumerate(partitions or [None]):
             recorded: Recorded = {}
@@ -186,6 +185,11 @@ class DatasetMaintenance:
         if not found:
             raise dagster.Failure(self._unknown(directory), allow_retries=False)
         return found
+
+    def _all_partitions(self) -> list[str]:
+        if self._target.partitions is None:
+            return []
+        return [part.partition for part in self._planner.partitions(self._dataset)]
 
     def _exists(self, partition: str) -> bool:
         return partition in self._planner.partitions_in(self._dataset, partition)

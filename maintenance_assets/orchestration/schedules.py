@@ -10,6 +10,7 @@ from maintenance_assets.orchestration.attempts import last_attempts, run_request
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.jobs import DATASET_TAG, compact_run_config
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.orchestration.sensors import skip_reason
 from maintenance_assets.planning.debts import MORE, Limits, Sweep, Tick, tick
 
 MAX_RUNS = 100
@@ -51,7 +52,7 @@ def build_schedule(
 
 def _each(dataset: DatasetConfig, found: Tick) -> Asked:
     if not found.requests:
-        yield dagster.SkipReason(found.reason())
+        yield dagster.SkipReason(skip_reason(dataset, found))
     for request in found.requests:
         yield run_request(dataset, request)
 

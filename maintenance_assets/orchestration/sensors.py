@@ -5,6 +5,7 @@ import time
 import dagster
 
 from maintenance_assets.orchestration.attempts import last_attempts, run_request, streak_of
+from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.metadata import health_metadata
 from maintenance_assets.orchestration.planner import MaintenancePlanner
@@ -47,11 +48,16 @@ def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDe
 def _result(target: Target, instance: dagster.DagsterInstance, found: Tick) -> dagster.SensorResult:
     return dagster.SensorResult(
         run_requests=[run_request(target.dataset, request) for request in found.requests],
-        skip_reason=None if found.requests else found.reason(),
+        skip_reason=None if found.requests else skip_reason(target.dataset, found),
         cursor=found.sweep.to_cursor(),
         dynamic_partitions_requests=_partitions_requests(target, instance, found),
         asset_events=_observations(target, found),
     )
+
+
+def skip_reason(dataset: DatasetConfig, found: Tick) -> str:
+    """Why nothing was asked for; where nothing was found, a wrong path is the likely cause."""
+    return found.reason() if found.seen else f"{found.reason()} in '{dataset.shown_path}'"
 
 
 def _partitions_requests(

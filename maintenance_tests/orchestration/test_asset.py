@@ -83,6 +83,17 @@ def test_a_partition_without_data_is_refused(local: Lake) -> None:
         assert place.materializations() == {}
 
 
+def test_a_dry_run_of_the_asset_is_refused_and_not_ignored(local: Lake) -> None:
+    two_days(local)
+    before = local.tree()
+    with location(local) as place:
+        place.know(*DAYS)
+        config = {"ops": {"lake__trades": {"config": {"dry_run": True}}}}
+        with pytest.raises(dagster.DagsterInvalidConfigError, match="dry_run"):
+            place.materialize(partition_key=DAYS[0], run_config=config)
+    assert local.tree() == before
+
+
 def test_a_dropped_partition_does_not_stop_the_others_of_a_backfill(local: Lake) -> None:
     two_days(local)
     gone = "date=2025-11-04-gone"

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -223,3 +224,16 @@ def test_given_engines_replace_the_default_ones(local: Lake) -> None:
 def test_all_definitions_are_valid(local: Lake) -> None:
     with location(local) as place:
         dagster.Definitions.validate_loadable(place.definitions)
+
+
+def test_the_example_of_the_readme_is_a_code_location(tmp_path: Path) -> None:
+    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+    _, embedding = readme.split("### In a deployment of your own")
+    example = embedding.split("```python")[1].split("```")[0]
+    file = tmp_path / "location.py"
+    file.write_text(example, encoding="utf-8")
+    command = [sys.executable, "-m", "dagster", "definitions", "validate", "-f", str(file)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

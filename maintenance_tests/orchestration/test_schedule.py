@@ -56,4 +56,4 @@ def test_where_there_is_too_much_one_run_does_it_all(
 def test_an_empty_dataset_is_skipped(local: Lake) -> None:
     with location(local) as place:
         found = place.evaluate_schedule()
-        assert found.skip_message == "no partition with data files was found"
+        assert found.skip_message == f"no partition with data files was found in '{local.url}'"

@@ -150,7 +150,7 @@ def test_a_corrupt_cursor_recovers(local: Lake) -> None:
 def test_a_dataset_that_does_not_exist_yet(local: Lake) -> None:
     with location(local, partition_columns=["date"]) as place:
         first = place.tick()
-        assert first.skip_message == "no partition with data files was found"
+        assert first.skip_message == f"no partition with data files was found in '{local.url}'"
         two_days(local)
         assert len(place.tick(first.cursor).run_requests) == 2
 
