@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import engines, foundation
+from benchmarks import engines, foundation, optimize
 from benchmarks.harness import Line, machine, report
 
-MEASURES = (*foundation.MEASURES, *engines.MEASURES)
-CASES = {**foundation.CASES, **engines.CASES}
+MEASURES = (*foundation.MEASURES, *engines.MEASURES, *optimize.MEASURES)
+CASES = {**foundation.CASES, **engines.CASES, **optimize.CASES}
 
 
 def main() -> int:

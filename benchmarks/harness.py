@@ -26,6 +26,7 @@ VERSIONS = (
     "duckdb",
     "pyspark",
     "polars",
+    "deltalake",
     "numpy",
     "fsspec",
 )
@@ -112,8 +113,8 @@ def markdown(lines: list[Line], facts: list[str]) -> str:
             *rows,
             "",
             "Every case runs in a fresh process, inputs are written by another one. The times of",
-            "maintenance_assets include discovery, verification and the journaled publish; the",
-            "peers only write a copy.",
+            "maintenance_assets include discovery, verification and the journaled publish;",
+            "delta-rs commits to its log; the other peers only write a copy.",
             "",
         ]
     )

@@ -1,14 +1,15 @@
-"""Keeps Parquet datasets healthy: compaction with a journal, on any fsspec store."""
+"""Keeps Parquet datasets healthy: compaction and clustering with a journal, on any store."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
-    from maintenance_assets.api.planning import plan_compaction_groups
+    from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
     from maintenance_assets.api.pyarrow_functions import (
         collect_dataset_stats_pyarrow,
         compact_parquet_dataset_pyarrow,
+        optimize_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
         DatasetConfigError,
@@ -26,8 +27,13 @@ if TYPE_CHECKING:
     from maintenance_assets.model.progress import Progress
     from maintenance_assets.model.stats import MaintenanceStats
     from maintenance_assets.operations.compact import compact
+    from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
-    from maintenance_assets.operations.results import CompactionResult, RecoveryResult
+    from maintenance_assets.operations.results import (
+        CompactionResult,
+        OptimizeResult,
+        RecoveryResult,
+    )
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
 
@@ -47,6 +53,7 @@ _HOMES = {
     "LeaseLostError": "errors",
     "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
+    "OptimizeResult": "operations.results",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
@@ -57,7 +64,10 @@ _HOMES = {
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "optimize": "operations.optimize",
+    "optimize_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "plan_compaction_groups": "api.planning",
+    "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
 }
 
@@ -74,6 +84,7 @@ __all__ = [
     "LeaseLostError",
     "MaintenanceError",
     "MaintenanceStats",
+    "OptimizeResult",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
@@ -83,7 +94,10 @@ __all__ = [
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "optimize",
+    "optimize_parquet_dataset_pyarrow",
     "plan_compaction_groups",
+    "plan_optimize_groups",
     "recover",
 ]
 

@@ -1,13 +1,14 @@
 """The seeds' handler classes: the same operations, bound to an engine and a store."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.engines.registry import get_engine
 from maintenance_assets.operations.compact import compact
+from maintenance_assets.operations.optimize import optimize
 
 
 class _ParquetHandler:
@@ -34,6 +35,30 @@ class _ParquetHandler:
         """Compact a dataset; returns the canonical stats."""
         return compact(
             path,
+            engine=self._engine,
+            target_mb_per_file=target_mb_per_file,
+            target_rows_per_file=target_rows_per_file,
+            partition_filter=partition_filter,
+            compression=compression,
+            dry_run=dry_run,
+            filesystem=self._filesystem,
+            storage_options=self._storage_options,
+        ).to_dict()
+
+    def optimize_parquet_dataset(
+        self,
+        path: str | os.PathLike[str],
+        zorder_columns: Sequence[str],
+        target_mb_per_file: float | None = None,
+        target_rows_per_file: int | None = None,
+        partition_filter: Any = None,
+        compression: str | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Cluster a dataset by columns; returns the canonical stats."""
+        return optimize(
+            path,
+            zorder_columns,
             engine=self._engine,
             target_mb_per_file=target_mb_per_file,
             target_rows_per_file=target_rows_per_file,

@@ -1,9 +1,11 @@
-"""Statistics and compaction executed by PyArrow."""
+"""Statistics, compaction and clustering executed by PyArrow."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from maintenance_assets.operations.compact import compact
+from maintenance_assets.operations.optimize import optimize
 from maintenance_assets.planning.partitions import parse_partition_filter
 from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import open_store
@@ -37,6 +39,30 @@ def compact_parquet_dataset_pyarrow(
     """Compact a dataset with PyArrow; returns the canonical stats."""
     return compact(
         path,
+        engine="pyarrow",
+        target_mb_per_file=target_mb_per_file,
+        target_rows_per_file=target_rows_per_file,
+        partition_filter=partition_filter,
+        compression=compression,
+        dry_run=dry_run,
+        filesystem=filesystem,
+    ).to_dict()
+
+
+def optimize_parquet_dataset_pyarrow(
+    path: str | os.PathLike[str],
+    zorder_columns: Sequence[str],
+    target_mb_per_file: float | None = None,
+    target_rows_per_file: int | None = None,
+    partition_filter: Any = None,
+    compression: str | None = None,
+    dry_run: bool = False,
+    filesystem: Any = None,
+) -> dict[str, Any]:
+    """Cluster a dataset by columns with PyArrow; returns the canonical stats."""
+    return optimize(
+        path,
+        zorder_columns,
         engine="pyarrow",
         target_mb_per_file=target_mb_per_file,
         target_rows_per_file=target_rows_per_file,

@@ -1,6 +1,7 @@
 """Dictionary columns: what merging can do to them that would make a file unreadable."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -26,26 +27,44 @@ def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAc
                 _check_indices(parquet, index, narrow)
 
 
-def check_ordered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Pass batches on; raise where the categories of an ordered column are not always the same."""
-    ordered = [
-        index
-        for index, field in enumerate(schema)
-        if pa.types.is_dictionary(field.type) and field.type.ordered
-    ]
-    known: dict[int, Any] = {}
-    for batch in batches:
-        for index in ordered:
+class OrderedCategories:
+    """Watches ordered columns: their categories have to be the same in all files."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._names = {
+            index: field.name
+            for index, field in enumerate(schema)
+            if pa.types.is_dictionary(field.type) and field.type.ordered
+        }
+        self._known: dict[int, Any] = {}
+        self._lock = Lock()
+
+    def check(self, batch: pa.RecordBatch) -> None:
+        """Raise where together the categories have no order."""
+        for index, name in self._names.items():
             found = batch.column(index).dictionary
-            longer, shorter = sorted((known.get(index, found), found), key=len, reverse=True)
-            known[index] = longer
+            with self._lock:
+                longer, shorter = sorted((self._known.get(index, found), found), key=len)[::-1]
+                self._known[index] = longer
             # One that only goes on where the other ends keeps the order of both.
             if not longer.slice(0, len(shorter)).equals(shorter):
                 raise RewriteError(
-                    f"the categories of the ordered column '{schema.field(index).name}' differ "
+                    f"the categories of the ordered column '{name}' differ "
                     "between files; together they have no order"
                 )
+
+
+def check_ordered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Pass batches on; raise where the categories of an ordered column are not always the same."""
+    categories = OrderedCategories(schema)
+    for batch in batches:
+        categories.check(batch)
         yield batch
+
+
+def has_ordered_dictionary(schema: pa.Schema) -> bool:
+    """Whether a column has categories with an order."""
+    return any(pa.types.is_dictionary(field.type) and field.type.ordered for field in schema)
 
 
 def has_nested_dictionary(schema: pa.Schema) -> bool:

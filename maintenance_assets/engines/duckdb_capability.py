@@ -32,6 +32,27 @@ def read_obstacle(group: RewriteGroup, keeps: Any = None) -> str | None:
     return _drift_obstacle(group)
 
 
+def sort_obstacle(group: RewriteGroup) -> str | None:
+    """Why rows of this group cannot pass through DuckDB without loss; None when they can.
+
+    Kernels read and write them, under names of our own: only values have to survive.
+    """
+    for field in group.schema:
+        if not _read_exactly(field.type):
+            return f"DuckDB cannot keep column '{field.name}' of type {field.type}"
+        if _has_odd_child(field.type):
+            return f"DuckDB changes names that are empty or hold a NUL, as in column '{field.name}'"
+    for schema in {file.schema.fingerprint: file.schema for file in group.files}.values():
+        wide = [leaf for leaf in schema.leaves if _is_wide_decimal(leaf)]
+        if wide:
+            return f"DuckDB holds '{wide[0]}' in fewer bytes than the file, and may cut values off"
+    return None
+
+
+def _has_odd_child(type_: Any) -> bool:
+    return any(_has_odd_name(type_.field(i)) for i in range(type_.num_fields))
+
+
 def _has_odd_name(field: Any) -> bool:
     if not field.name or "\0" in field.name:
         return True

@@ -15,7 +15,13 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.engines import duckdb_sql as sql
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.duckdb_capability import copy_obstacle, float_columns, read_obstacle
+from maintenance_assets.engines.duckdb_capability import (
+    copy_obstacle,
+    float_columns,
+    read_obstacle,
+    sort_obstacle,
+)
+from maintenance_assets.engines.duckdb_cluster import cluster_by_sorting
 from maintenance_assets.engines.page_checksums import verify_page_checksums
 from maintenance_assets.engines.protocol import (
     FileAccess,
@@ -51,6 +57,8 @@ class DuckDBEngine:
 
     def foresee(self, group: RewriteGroup, access: FileAccess, strict: bool) -> Foresight:
         """Obstacles are known before anything is read."""
+        if group.clustering is not None:
+            return self._foresee_clustering(group, strict)
         obstacle = copy_obstacle(group)
         if obstacle is None:
             return Foresight("duckdb")
@@ -60,20 +68,29 @@ class DuckDBEngine:
             return Foresight("duckdb-arrow", note=_through_arrow_note(obstacle))
         return Foresight("pyarrow", note=_pyarrow_note(obstacle))
 
+    def _foresee_clustering(self, group: RewriteGroup, strict: bool) -> Foresight:
+        obstacle = sort_obstacle(group)
+        if obstacle is None:
+            return Foresight("duckdb")
+        if strict:
+            return Foresight("duckdb", error=_refusal(obstacle))
+        return Foresight("pyarrow", note=_pyarrow_note(obstacle))
+
     def rewrite(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
     ) -> Generator[RewriteOutcome, None, None]:
         """Rewrite the largest groups first."""
         ordered = sorted(tasks, key=lambda task: -task.group.total_bytes)
         workers = max(1, min(resources.workers, len(ordered)))
+        if any(task.group.clustering for task in ordered):
+            workers = 1  # one sort keeps all threads busy and has all the memory
         with (
             _connect(access, resources) as connection,
             ThreadPoolExecutor(workers, thread_name_prefix="rewrite") as pool,
         ):
             at_a_time = 1 if _are_large(ordered) else workers
-            rewriter = _Rewriter(
-                connection, access, resources, resources.memory_bytes // workers, at_a_time
-            )
+            share = resources.memory_bytes // workers
+            rewriter = _Rewriter(connection, access, resources, share, at_a_time)
             futures = [pool.submit(rewriter.rewrite, task) for task in ordered]
             try:
                 for future in as_completed(futures):
@@ -95,10 +112,13 @@ class _Rewriter:
         self._copying = Semaphore(copies_at_a_time)
         self._access = access
         self._strict = resources.strict
+        self._workers = resources.workers
         self._share = share
 
     def rewrite(self, task: RewriteTask) -> RewriteOutcome:
         """By COPY, else by DuckDB's reader, else by PyArrow; strict mode takes no detour."""
+        if task.group.clustering is not None:
+            return self._cluster(task)
         obstacle = copy_obstacle(task.group)
         if obstacle is None:
             try:
@@ -118,6 +138,21 @@ class _Rewriter:
             except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
                 obstacle = f"DuckDB failed: {_first_line(error)}"
         outcome = rewrite_group(task, self._access, self._share)
+        return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
+
+    def _cluster(self, task: RewriteTask) -> RewriteOutcome:
+        """Sorted by DuckDB between our kernels, else clustered by PyArrow."""
+        obstacle = sort_obstacle(task.group)
+        if obstacle is None:
+            try:
+                with self._connection.cursor() as cursor:
+                    cluster_by_sorting(task, self._access, cursor, self._share, self._workers)
+                return RewriteOutcome(task.index, "duckdb", task.staged)
+            except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
+                obstacle = f"DuckDB failed: {_first_line(error)}"
+        if self._strict:
+            return RewriteOutcome(task.index, "duckdb", error=_refusal(obstacle))
+        outcome = rewrite_group(task, self._access, self._share, self._workers)
         return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
 
     def _verify_inputs(self, task: RewriteTask) -> None:

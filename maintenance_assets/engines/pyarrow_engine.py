@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pyarrow as pa
 
+from maintenance_assets.engines.cluster_kernel import cluster_group
 from maintenance_assets.engines.dictionaries import (
     check_dictionaries,
     check_ordered,
@@ -41,10 +42,14 @@ class PyArrowEngine:
     ) -> Generator[RewriteOutcome, None, None]:
         """Rewrite the largest groups first, so that no big one is left for the end."""
         ordered = sorted(tasks, key=lambda task: -task.group.total_bytes)
-        workers = max(1, min(resources.workers, len(ordered)))
-        share = resources.memory_bytes // workers
-        with ThreadPoolExecutor(workers, thread_name_prefix="rewrite") as pool:
-            futures = [pool.submit(rewrite_group, task, access, share) for task in ordered]
+        at_once = max(1, min(resources.workers, len(ordered)))
+        share = resources.memory_bytes // at_once
+        if any(task.group.clustering and task.group.decoded_bytes > share for task in ordered):
+            # What does not fit is spilled: rather one at a time, with all workers inside.
+            at_once, share = 1, resources.memory_bytes
+        inside = max(1, resources.workers // at_once)
+        with ThreadPoolExecutor(at_once, thread_name_prefix="rewrite") as pool:
+            futures = [pool.submit(rewrite_group, task, access, share, inside) for task in ordered]
             try:
                 for future in as_completed(futures):
                     yield future.result()
@@ -53,17 +58,31 @@ class PyArrowEngine:
                 pool.shutdown(cancel_futures=True)
 
 
-def rewrite_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> RewriteOutcome:
+def rewrite_group(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
+) -> RewriteOutcome:
     """Rewrite one group; what goes wrong is reported for this group alone."""
     try:
-        notes = _write_group(task, access, memory_bytes)
+        notes = _write_group(task, access, memory_bytes, workers)
         return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes)
     except (RewriteError, pa.ArrowException, OSError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
         return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
 
 
-def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> tuple[str, ...]:
+def _write_group(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int
+) -> tuple[str, ...]:
+    group = task.group
+    if group.clustering is not None:
+        cluster_group(task, access, memory_bytes, workers)
+    else:
+        _merge_group(task, access, memory_bytes)
+    check_dictionaries(group, task.staged, access)
+    return ()
+
+
+def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:
     group = task.group
     batches = (
         batch
@@ -78,8 +97,6 @@ def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> tu
         access,
         row_group_bytes=_row_group_bytes(group, memory_bytes),
     )
-    check_dictionaries(group, task.staged, access)
-    return ()
 
 
 def _row_group_bytes(group: RewriteGroup, memory_bytes: int) -> int:

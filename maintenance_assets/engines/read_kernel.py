@@ -23,10 +23,17 @@ _NANOSECONDS = 1_000_000_000
 
 
 def read_file(
-    file: DataFile, schema: pa.Schema, access: FileAccess, batch_bytes: int
+    file: DataFile,
+    schema: pa.Schema,
+    access: FileAccess,
+    batch_bytes: int,
+    columns: list[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of one file in the schema of the plan, each about `batch_bytes` decoded."""
-    batches = _read_batches(file, schema, access, batch_bytes)
+    """Batches of one file in the schema of the plan, each about `batch_bytes` decoded.
+
+    `columns` are the dotted paths to read; the schema is then one of these columns alone.
+    """
+    batches = _read_batches(file, schema, access, batch_bytes, columns)
     while True:
         try:
             batch = next(batches)
@@ -41,18 +48,23 @@ def read_file(
 
 
 def _read_batches(
-    file: DataFile, schema: pa.Schema, access: FileAccess, batch_bytes: int
+    file: DataFile,
+    schema: pa.Schema,
+    access: FileAccess,
+    batch_bytes: int,
+    columns: list[str] | None,
 ) -> Iterator[pa.RecordBatch]:
-    same = file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
+    same = columns is None and file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
     rows = 0
     with access.open_input(file.path) as handle:
         parquet = open_parquet(handle, file)
-        check = _Int96Check(file, access) if file.schema.has_int96 else None
-        batch_rows = _batch_rows(parquet, file, batch_bytes)
+        whole = columns is None
+        check = _Int96Check(file, access) if whole and file.schema.has_int96 else None
+        batch_rows = _batch_rows(parquet, file, batch_bytes, columns)
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
         for groups in _portions(parquet.metadata, portion_rows):
-            for batch in parquet.iter_batches(batch_rows, row_groups=groups):
+            for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=columns):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
             if check is not None:
@@ -72,15 +84,23 @@ def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
     )
 
 
-def _batch_rows(parquet: pq.ParquetFile, file: DataFile, batch_bytes: int) -> int:
+def _batch_rows(
+    parquet: pq.ParquetFile, file: DataFile, batch_bytes: int, columns: list[str] | None
+) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if file.num_rows > _PROBE_ROWS and any("BYTE_ARRAY" in leaf for leaf in file.schema.leaves):
-        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=[0]), None)
+    if file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
+        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=[0], columns=columns), None)
         if probe is not None and probe.num_rows:
             row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
     return max(_MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
+
+
+def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
+    """Whether any of the columns (of all, where none are named) has values of any length."""
+    leaves = zip(file.schema.leaf_paths, file.schema.leaves, strict=True)
+    return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)
 
 
 def _portions(metadata: Any, rows_at_least: int) -> Iterator[list[int]]:

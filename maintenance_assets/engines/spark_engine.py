@@ -9,15 +9,12 @@ import logging
 import os
 import pickle
 import re
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, replace
-from threading import Thread
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-import pyarrow as pa
 from fsspec.implementations.memory import MemoryFileSystem
 
 from maintenance_assets.engines.protocol import (
@@ -28,26 +25,22 @@ from maintenance_assets.engines.protocol import (
     RewriteTask,
 )
 from maintenance_assets.engines.pyarrow_engine import PyArrowEngine
-from maintenance_assets.engines.spark_failures import (
-    redacted,
-    secret_values,
-    summary,
-    unavailability,
-    whole_text,
-)
-from maintenance_assets.engines.spark_kernel import INPUT, OUTPUT_DDL, Kernel, make_kernel, pack
-from maintenance_assets.engines.spark_session import Session, SessionSource, is_connect
-from maintenance_assets.errors import EngineUnavailableError
+from maintenance_assets.engines.spark_failures import redacted, secret_values
+from maintenance_assets.engines.spark_jobs import placed, run_job
+from maintenance_assets.engines.spark_kernel import OUTPUT_DDL, Kernel, make_kernel, pack
+from maintenance_assets.engines.spark_session import Session, SessionSource
+from maintenance_assets.engines.spark_shuffle import Shuffle, can_shuffle
+from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import MIB
 
 logger = logging.getLogger(__name__)
 
+SHUFFLE_BYTES = 128 * MIB
+"""Decoded bytes from which a group is clustered by many tasks: below, one is done sooner."""
 WAVE_GROUPS = 256
 WAVE_BYTES = 32 * MIB
 """Groups of one wave travel together in messages that Spark limits to 128 MiB."""
-_CANCEL_SECONDS = 0.5
-_CANCEL_ATTEMPTS = 60
 
 
 class SparkEngine:
@@ -55,8 +48,14 @@ class SparkEngine:
 
     name = "spark"
 
-    def __init__(self, spark: Session | None = None, remote: str | None = None) -> None:
+    def __init__(
+        self,
+        spark: Session | None = None,
+        remote: str | None = None,
+        shuffle_bytes: int = SHUFFLE_BYTES,
+    ) -> None:
         self._source = SessionSource(spark, remote)
+        self._shuffle_bytes = shuffle_bytes
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -103,8 +102,23 @@ class SparkEngine:
         with _gate(ordered, access) as gate:
             kernel = make_kernel(pickle.dumps(access), gate, resources.memory_bytes // at_once)
             secrets = secret_values(access.fs, ordered)
-            for wave in waves([(task, pack(task)) for task in ordered]):
+            shuffled = [task for task in ordered if self._is_shuffled(task)]
+            for task in shuffled:
+                shuffle = Shuffle(spark, task, access, gate, resources.memory_bytes, secrets)
+                yield shuffle.outcome(tasks_at_once(spark, resources.workers))
+            whole = [task for task in ordered if not self._is_shuffled(task)]
+            for wave in waves([(task, pack(task)) for task in whole]):
                 yield from _run_wave(spark, kernel, wave, secrets)
+
+    def _is_shuffled(self, task: RewriteTask) -> bool:
+        """Whether the rows of a group are clustered by many tasks rather than by one."""
+        group = task.group
+        return (
+            group.clustering is not None
+            and len(group.output_rows) > 1
+            and group.decoded_bytes > self._shuffle_bytes
+            and can_shuffle(group)
+        )
 
 
 Packed = tuple[RewriteTask, bytes]
@@ -149,92 +163,18 @@ def tasks_at_once(spark: Session, otherwise: int) -> int:
 def _run_wave(
     spark: Session, kernel: Kernel, wave: Sequence[Packed], secrets: Sequence[str]
 ) -> Iterator[RewriteOutcome]:
+    """One Spark job: partition n holds group n, and partitions are scheduled in that order."""
+    payloads = [payload for _, payload in wave]
     try:
-        rows = _collect(spark, kernel, [payload for _, payload in wave])
-    except _spark_errors() as error:
-        text = redacted(whole_text(error), secrets)
-        _raise_if_unavailable(text, error if text == whole_text(error) else None)
-        why = redacted(summary(error), secrets)
-        logger.warning("a Spark job over %d group(s) failed: %s", len(wave), why)
-        yield from (RewriteOutcome(task.index, "spark", error=why) for task, _ in wave)
+        rows = run_job(
+            spark, lambda: placed(spark, payloads).mapInArrow(kernel, OUTPUT_DDL), secrets
+        )
+    except RewriteError as error:
+        logger.warning("a Spark job over %d group(s) failed: %s", len(wave), error)
+        yield from (RewriteOutcome(task.index, "spark", error=str(error)) for task, _ in wave)
         return
-    for row in rows:
-        if row["missing"] is not None:
-            _raise_if_unavailable(redacted(row["missing"], secrets), None, certain=True)
     for task, _ in wave:
         yield _outcome(task, [row for row in rows if row["index"] == task.index], secrets)
-
-
-def _collect(spark: Session, kernel: Kernel, payloads: Sequence[bytes]) -> list[Any]:
-    """One Spark job: partition n holds group n, and partitions are scheduled in that order."""
-    tag = f"maintenance-{uuid4().hex}"
-    tagging = _tagging(spark)
-    table = pa.table({"position": range(len(payloads)), "payload": payloads}, schema=INPUT)
-
-    def run() -> list[Any]:
-        tagging.add(tag)
-        frame = spark.createDataFrame(table).repartitionById(len(payloads), "position")
-        return list(frame.mapInArrow(kernel, OUTPUT_DDL).collect())
-
-    job = _Job(_with_local_properties(spark, run))
-    try:
-        return job.result()
-    except BaseException:
-        # Whatever ends the wait (Ctrl-C too) ends the job: nobody would take what it writes.
-        job.stop(lambda: tagging.cancel(tag))
-        raise
-
-
-class _Job:
-    """Work in a thread of its own: an interrupted wait must not break the connection to Java."""
-
-    def __init__(self, work: Callable[[], list[Any]]) -> None:
-        self._future: Future[list[Any]] = Future()
-        self._thread = Thread(target=self._run, args=(work,), name="spark-job", daemon=True)
-        self._thread.start()
-
-    def result(self) -> list[Any]:
-        """Wait for the work."""
-        return self._future.result()
-
-    def stop(self, cancel: Callable[[], object]) -> None:
-        """Cancel until it has ended, for it may not have come to Spark yet; then give up."""
-        for _ in range(_CANCEL_ATTEMPTS):
-            self._thread.join(_CANCEL_SECONDS)
-            if not self._thread.is_alive():
-                return
-            with suppress(*_spark_errors()):
-                cancel()
-        logger.warning("a cancelled Spark job has not ended yet")
-
-    def _run(self, work: Callable[[], list[Any]]) -> None:
-        try:
-            self._future.set_result(work())
-        except BaseException as error:
-            self._future.set_exception(error)
-
-
-@dataclass(frozen=True, slots=True)
-class _Tagging:
-    """How jobs are marked, and ended by their mark."""
-
-    add: Callable[[str], object]
-    cancel: Callable[[str], object]
-
-
-def _tagging(spark: Session) -> _Tagging:
-    if is_connect(spark):
-        return _Tagging(spark.addTag, spark.interruptTag)
-    # Tags of a classic session are known to the thread that made them and to no other.
-    return _Tagging(spark.sparkContext.addJobTag, spark.sparkContext.cancelJobsWithTag)
-
-
-def _with_local_properties(spark: Session, work: Callable[[], list[Any]]) -> Any:
-    """The caller's scheduler pool and job group hold for our thread as well."""
-    from pyspark import inheritable_thread_target
-    from pyspark.sql import is_remote
-
-    return work if is_connect(spark) or is_remote() else inheritable_thread_target(spark)(work)
 
 
 @contextmanager
@@ -266,24 +206,6 @@ def _outcome(task: RewriteTask, rows: Sequence[Any], secrets: Sequence[str]) -> 
         return RewriteOutcome(task.index, "spark", error=why)
     notes = tuple(json.loads(rows[0]["notes"] or "[]")) if rows else ()
     return RewriteOutcome(task.index, "spark", tuple(row["path"] for row in rows), notes=notes)
-
-
-def _raise_if_unavailable(text: str, cause: Exception | None, certain: bool = False) -> None:
-    why = unavailability(text)
-    if why is None and certain:
-        why = (
-            f"Spark's executors cannot take the work ({text}). Install the same version of "
-            "maintenance-assets there as on the driver"
-        )
-    if why is not None:
-        raise EngineUnavailableError(f"{why}. Nothing was changed.") from cause
-
-
-def _spark_errors() -> tuple[type[Exception], ...]:
-    from py4j.protocol import Py4JError
-    from pyspark.errors import PySparkException
-
-    return PySparkException, Py4JError, OSError
 
 
 def _refusal(obstacle: str) -> str:

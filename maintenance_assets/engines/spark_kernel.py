@@ -172,11 +172,11 @@ def _rewrite(task: RewriteTask, access: ExecutorAccess, memory_bytes: int) -> li
         return [{"index": task.index, "error": outcome.error}]
     notes = json.dumps(outcome.notes)
     return [
-        {"index": task.index, "notes": notes, **_describe(path, access)} for path in outcome.written
+        {"index": task.index, "notes": notes, **describe(path, access)} for path in outcome.written
     ]
 
 
-def _describe(path: str, access: FileAccess) -> dict[str, Any]:
+def describe(path: str, access: FileAccess) -> dict[str, Any]:
     with access.open_input(path) as handle:
         metadata = pq.ParquetFile(handle).metadata
         size = handle.seek(0, os.SEEK_END)

@@ -20,6 +20,7 @@ def write_files(
     options: WriterOptions,
     access: FileAccess,
     row_group_bytes: int,
+    row_group_rows: int = ROW_GROUP_ROWS,
 ) -> None:
     """Write a stream into files of exactly the given numbers of rows."""
     stream = _Cutter(iter(batches), schema)
@@ -32,7 +33,7 @@ def write_files(
             if not options.store_arrow_schema and file_schema.metadata:
                 # pyarrow leaves all metadata out together with the Arrow schema.
                 writer.add_key_value_metadata(file_schema.metadata)
-            for table in stream.row_groups(rows, row_group_bytes):
+            for table in stream.row_groups(rows, row_group_bytes, row_group_rows):
                 writer.write_table(
                     table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS
                 )
@@ -101,10 +102,10 @@ class _Cutter:
         self._schema = schema
         self._rest: pa.RecordBatch | None = None
 
-    def row_groups(self, rows: int, max_bytes: int) -> Iterator[pa.Table]:
+    def row_groups(self, rows: int, max_bytes: int, max_rows: int) -> Iterator[pa.Table]:
         """Tables that together have exactly `rows` rows, each a good row group."""
         while rows > 0:
-            table = self._take(min(rows, ROW_GROUP_ROWS), max_bytes)
+            table = self._take(min(rows, max_rows), max_bytes)
             rows -= table.num_rows
             yield table
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 
@@ -67,6 +68,17 @@ class SortedColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnRange:
+    """The smallest and the largest value of a column in a file, as its footer tells them."""
+
+    column: str
+    low: Any
+    """A pyarrow scalar; None where the footer does not say."""
+    high: Any
+    all_null: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class DataFile(FileInfo):
     """A file as discovery found it: listing entry and footer together."""
 
@@ -85,6 +97,12 @@ class DataFile(FileInfo):
     has_page_index: bool = False
     sorting: tuple[SortedColumn, ...] = ()
     """The order of rows that all row groups declare."""
+    ranges: tuple[ColumnRange, ...] = field(default=(), compare=False, hash=False, repr=False)
+    """Of the columns that discovery was asked about."""
+
+    def has_column(self, column: str) -> bool:
+        """Whether there is a leaf column of this dotted path."""
+        return column in self.schema.leaf_paths
 
 
 @dataclass(frozen=True, slots=True)

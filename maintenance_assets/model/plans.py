@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from maintenance_assets.model.clustering import Clustering, PartitionDecision
 from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
@@ -70,6 +71,13 @@ class RewriteGroup:
     schema: pa.Schema = field(compare=False, hash=False)
     writer: WriterOptions
     notes: tuple[str, ...] = ()
+    clustering: Clustering | None = field(default=None, compare=False, hash=False)
+    """How rows are laid out anew; None where they keep their order."""
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Estimate of the size of all rows in memory."""
+        return sum(file.decoded_bytes for file in self.files)
 
     @property
     def total_bytes(self) -> int:
@@ -115,3 +123,10 @@ class CompactionPlan:
         """The plan less every group with one of these files."""
         kept = (group for group in self.groups if not set(paths).intersection(group.file_paths()))
         return replace(self, groups=tuple(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizePlan(CompactionPlan):
+    """What a clustering will do, and for each partition why."""
+
+    decisions: tuple[PartitionDecision, ...] = ()

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["discover", "execute", "publish", "measure"]
-"""Footers read, groups rewritten, groups made visible, and footers read again afterwards."""
+Phase = Literal["discover", "sample", "execute", "publish", "measure"]
+"""Footers read, partitions sampled, groups rewritten and made visible, and footers read again."""
 
 
 @dataclass(frozen=True, slots=True)

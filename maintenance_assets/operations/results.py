@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from maintenance_assets.model.clustering import ColumnGain, Curve, PartitionDecision
 from maintenance_assets.model.files import UntouchedFile
 from maintenance_assets.model.plans import CompactionPlan, GroupFailure
 from maintenance_assets.model.stats import MaintenanceStats
@@ -50,6 +51,20 @@ class CompactionResult:
     def to_dict(self) -> dict[str, Any]:
         """The canonical stats."""
         return self.stats.to_dict()
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizeResult(CompactionResult):
+    """The same, and what clustering gained."""
+
+    curve: Curve = "hilbert"
+    columns: tuple[str, ...] = ()
+    """The columns that rows are clustered by, without those that were dropped from the key."""
+    gains: tuple[ColumnGain, ...] = ()
+    """For each column: how many files a look-up of one value touches, before and after. A dry run
+    predicts the latter from the sample."""
+    decisions: tuple[PartitionDecision, ...] = ()
+    """What was done with each partition (`full`, `incremental`, `none`), and why."""
 
 
 @dataclass(frozen=True, slots=True)

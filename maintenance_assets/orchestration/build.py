@@ -14,10 +14,10 @@ from maintenance_assets.orchestration.assets import build_asset
 from maintenance_assets.orchestration.checks import build_checks
 from maintenance_assets.orchestration.config import DatasetConfig, parse_datasets
 from maintenance_assets.orchestration.engine_resource import LOCAL_SPARK, EngineResource
-from maintenance_assets.orchestration.jobs import BUILDERS, build_compact_job
+from maintenance_assets.orchestration.jobs import BUILDERS, build_compact_job, build_optimize_job
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.orchestration.schedules import build_schedule
+from maintenance_assets.orchestration.schedules import build_optimize_schedule, build_schedule
 from maintenance_assets.orchestration.sensors import build_sensor
 from maintenance_assets.storage.discovery import DATA_SUFFIX
 from maintenance_assets.storage.filesystems import Store
@@ -60,14 +60,18 @@ def _default_resources() -> Mapping[str, Any]:
 
 def _definitions_of(dataset: DatasetConfig, columns: Sequence[str]) -> dagster.Definitions:
     target = Target.of(dataset, columns)
-    jobs = {builder: builder(target) for builder in BUILDERS}
-    compact_job = jobs[build_compact_job]
+    built = {builder: builder(target) for builder in BUILDERS}
+    jobs = {builder: job for builder, job in built.items() if job is not None}
+    compact_job, optimize_job = jobs[build_compact_job], built[build_optimize_job]
     return dagster.Definitions(
         assets=[build_asset(target)],
         asset_checks=build_checks(target),
         jobs=list(jobs.values()),
         sensors=[build_sensor(target, compact_job)],
-        schedules=[build_schedule(dataset, compact_job)],
+        schedules=[
+            build_schedule(dataset, compact_job),
+            *build_optimize_schedule(dataset, optimize_job),
+        ],
     )
 
 

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from maintenance_assets.errors import DatasetConfigError
+from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.health import HealthPolicy
 from maintenance_assets.model.policy import DEFAULT_TARGET_BYTES, MIB, codec_name
 from maintenance_assets.planning.packing import SMALL
@@ -57,7 +58,11 @@ class DatasetConfig(BaseModel):
     """A listing knows no rows: with this target alone, say small_file_mb as well."""
     compression: str | None = None
     zorder_columns: list[str] = []
-    """Columns that `optimize` clusters by."""
+    """Columns that `optimize` clusters by; the dataset has that job where they are given."""
+    curve: Curve = "hilbert"
+    """How several of these columns become one order."""
+    optimize_cron: str | None = None
+    """When a schedule clusters the dataset; there is none when not given."""
     partition_columns: list[str] | None = None
     """Hive partition columns; found from the paths when not given, `[]` for none."""
     small_file_mb: Positive | None = None
@@ -107,9 +112,9 @@ class DatasetConfig(BaseModel):
         _check_directory(path)
         return path
 
-    @field_validator("partition_columns")
+    @field_validator("partition_columns", "zorder_columns")
     @classmethod
-    def _check_partition_columns(cls, columns: list[str] | None) -> list[str] | None:
+    def _check_column_names(cls, columns: list[str] | None) -> list[str] | None:
         for column in columns or ():
             if not column.strip():
                 raise ValueError("a name must not be empty")
@@ -132,9 +137,11 @@ class DatasetConfig(BaseModel):
             raise ValueError(str(error).replace(" for asset 'AssetKey(['checked'])'", "")) from None
         return value
 
-    @field_validator("cron")
+    @field_validator("cron", "optimize_cron")
     @classmethod
-    def _check_cron(cls, cron: str) -> str:
+    def _check_cron(cls, cron: str | None) -> str | None:
+        if cron is None:
+            return None
         try:
             dagster.ScheduleDefinition(name="check", job_name="check", cron_schedule=cron)
         except dagster.DagsterInvalidDefinitionError as error:
@@ -145,6 +152,12 @@ class DatasetConfig(BaseModel):
     def _check_small(self) -> Self:
         if self.small_file_mb is not None and self.small_file_mb * MIB > self.target_bytes:
             raise ValueError("small_file_mb must not exceed the target")
+        return self
+
+    @model_validator(mode="after")
+    def _check_clustering(self) -> Self:
+        if self.optimize_cron is not None and not self.zorder_columns:
+            raise ValueError("optimize_cron needs zorder_columns to cluster by")
         return self
 
     @property

@@ -1,6 +1,6 @@
 """Operations as ops in jobs of their own, one of each per dataset."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import dagster
 from pydantic import Field
@@ -8,7 +8,7 @@ from pydantic import Field
 from maintenance_assets.orchestration.assets import pool_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.maintenance import DatasetMaintenance, Target
+from maintenance_assets.orchestration.maintenance import Clustering, DatasetMaintenance, Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 DATASET_TAG = "maintenance/dataset"
@@ -60,6 +60,39 @@ def build_compact_job(target: Target) -> dagster.JobDefinition:
     return _job(dataset, "compact", compact_dataset, "Merge small files, split oversized ones.")
 
 
+class OptimizeConfig(CompactConfig):
+    """What a clustering run can be told."""
+
+    zorder_columns: list[str] = Field(default_factory=list)
+    """Other columns than those of the dataset's declaration."""
+
+
+def build_optimize_job(target: Target) -> dagster.JobDefinition | None:
+    """The job `<dataset>__optimize`, where columns to cluster by are declared."""
+    dataset = target.dataset
+    if not dataset.zorder_columns:
+        return None
+
+    @dagster.op(name=f"optimize_{dataset.safe_name}", pool=pool_of(dataset))
+    def optimize_dataset(
+        context: dagster.OpExecutionContext,
+        config: OptimizeConfig,
+        maintenance_planner: MaintenancePlanner,
+        maintenance_engines: EngineResource,
+    ) -> None:
+        columns = config.zorder_columns or dataset.zorder_columns
+        work = DatasetMaintenance(target, maintenance_planner, maintenance_engines)
+        clustering = Clustering(columns, dataset.curve)
+        work.optimize(context, config.partitions, clustering, dry_run=config.dry_run)
+
+    return _job(
+        dataset,
+        "optimize",
+        optimize_dataset,
+        f"Cluster rows by {', '.join(dataset.zorder_columns)}.",
+    )
+
+
 def build_recover_job(target: Target) -> dagster.JobDefinition:
     """The job `<dataset>__recover`."""
     dataset = target.dataset
@@ -86,5 +119,9 @@ def _job(
     )
 
 
-BUILDERS = (build_compact_job, build_recover_job)
+BUILDERS: tuple[Callable[[Target], dagster.JobDefinition | None], ...] = (
+    build_compact_job,
+    build_optimize_job,
+    build_recover_job,
+)
 """A new operation joins with one line here."""

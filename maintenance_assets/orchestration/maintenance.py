@@ -1,20 +1,23 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import dagster
 
 from maintenance_assets.errors import IncompleteMaintenanceError, LeaseHeldError
+from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.progress import Progress
 from maintenance_assets.operations.compact import compact
+from maintenance_assets.operations.optimize import optimize
 from maintenance_assets.operations.recover import recover
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.metadata import bullets, compaction_metadata, shorten
+from maintenance_assets.orchestration.metadata import bullets, result_metadata, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 from maintenance_assets.planning.debts import is_text
 from maintenance_assets.planning.partitions import exactly
@@ -25,9 +28,19 @@ MAX_PARTITION_EVENTS = 100
 _NOT_IN_KEYS = ("...", "\a", "\b", "\f", "\n", "\r", "\t", "\v", "\0")
 # An op's and an asset's execution context have no common public type.
 Context = Any
+Operation = Callable[..., CompactionResult]
+"""`compact`, or another that takes the same settings."""
 Partitions = dagster.DynamicPartitionsDefinition
 Recorded = dict[str | None, dict[str, Any]]
 """Metadata of what was done, by partition; None is the dataset as a whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clustering:
+    """By which columns and along which curve a dataset is clustered."""
+
+    columns: Sequence[str]
+    curve: Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +95,24 @@ class DatasetMaintenance:
 
     def compact(self, context: Context, directories: Sequence[str], *, dry_run: bool) -> None:
         """Compact the partitions in these directories, or the whole dataset; log it at once."""
+        self._maintain(context, directories, compact, dry_run)
+
+    def optimize(
+        self, context: Context, directories: Sequence[str], clustering: Clustering, *, dry_run: bool
+    ) -> None:
+        """Cluster the partitions in these directories, or the whole dataset; log it at once."""
+        operation = partial(optimize, zorder_columns=clustering.columns, curve=clustering.curve)
+        self._maintain(context, directories, operation, dry_run)
+
+    def _maintain(
+        self, context: Context, directories: Sequence[str], operation: Operation, dry_run: bool
+    ) -> None:
         partitions = [one for directory in directories for one in self._partitions_in(directory)]
         self._introduce(context, partitions or self._all_partitions())
         failed: list[str] = []
         for number, partition in enumerate(partitions or [None]):
             recorded: Recorded = {}
-            failed += self._compact_one(context, partition, recorded, dry_run)
+            failed += self._maintain_one(context, partition, recorded, operation, dry_run)
             if number < MAX_PARTITION_EVENTS:
                 self.log(context, recorded, dry_run=dry_run)
         if len(partitions) > MAX_PARTITION_EVENTS:
@@ -107,7 +132,7 @@ class DatasetMaintenance:
             if partition is not None and not self._exists(partition):
                 failed.append(self._unknown(partition))
             else:
-                failed += self._compact_one(context, partition, recorded, dry_run=False)
+                failed += self._maintain_one(context, partition, recorded, compact, dry_run=False)
         _fail(failed)
 
     def recover(self, context: Context) -> None:
@@ -134,20 +159,25 @@ class DatasetMaintenance:
             key = self._target.event_key(partition)
             context.log_event(kind(self._target.asset_key, metadata=metadata, partition=key))
 
-    def _compact_one(
-        self, context: Context, partition: str | None, recorded: Recorded, dry_run: bool
+    def _maintain_one(
+        self,
+        context: Context,
+        partition: str | None,
+        recorded: Recorded,
+        operation: Operation,
+        dry_run: bool,
     ) -> list[str]:
-        """Compact a partition; what could not be done, in words."""
+        """Maintain a partition; what could not be done, in words."""
         before = self._planner.health_of(self._dataset, partition)
         failed: list[str] = []
         try:
-            result = self._run(context, partition, dry_run)
+            result = self._run(context, partition, operation, dry_run)
         except IncompleteMaintenanceError as error:
             result, failed = error.result, [str(error)]
         where = f"{self._dataset.key}{f' [{partition}]' if partition else ''}"
         context.log.info(f"{where}: {_story(result)}")
         # Before anything else is asked of the store: it is committed.
-        recorded[partition] = compaction_metadata(result, before) | self._counts(result, partition)
+        recorded[partition] = result_metadata(result, before) | self._counts(result, partition)
         if not dry_run:
             after = self._planner.health_of(self._dataset, partition)
             recorded[partition] |= {"health_after": round(after.score, 1)}
@@ -163,10 +193,12 @@ class DatasetMaintenance:
         is_whole = partition is None or (partition == "" and self._target.partitions is None)
         return {"dagster/row_count": result.rows_after} if is_whole else {}
 
-    def _run(self, context: Context, partition: str | None, dry_run: bool) -> CompactionResult:
+    def _run(
+        self, context: Context, partition: str | None, operation: Operation, dry_run: bool
+    ) -> CompactionResult:
         dataset, engines = self._dataset, self._engines
         with _lease_as_failure():
-            return compact(
+            return operation(
                 dataset.path,
                 engine=engines.engine_of(dataset),
                 target_mb_per_file=dataset.target_mb_per_file,

@@ -7,17 +7,18 @@ import dagster
 import pyarrow as pa
 
 from maintenance_assets.model.health import DatasetHealth
-from maintenance_assets.operations.results import CompactionResult
+from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 
 MAX_ROWS = 20
 """Rows of a table in metadata: a plan may have thousands of groups."""
 MAX_COLUMNS = 500
+_BAR_WIDTH = 20
 MAX_TEXT = 1000
 """Characters of one text: a message may name every column of a wide file."""
 
 
-def compaction_metadata(result: CompactionResult, before: DatasetHealth) -> dict[str, Any]:
-    """Everything worth seeing about one compaction."""
+def result_metadata(result: CompactionResult, before: DatasetHealth) -> dict[str, Any]:
+    """Everything worth seeing about one operation on files."""
     stats = {k: v for k, v in result.to_dict().items() if k != "planned_groups"}
     metadata: dict[str, Any] = {
         **{key: value for key, value in stats.items() if value is not None},
@@ -45,7 +46,56 @@ def compaction_metadata(result: CompactionResult, before: DatasetHealth) -> dict
     schema = result.schema
     if schema is not None:
         metadata["dagster/column_schema"] = column_schema(schema)
+    if isinstance(result, OptimizeResult):
+        metadata |= clustering_metadata(result)
     return metadata
+
+
+def clustering_metadata(result: OptimizeResult) -> dict[str, Any]:
+    """What clustering gained: numbers that plot, and a chart that shows."""
+    metadata: dict[str, Any] = {
+        "curve": result.curve,
+        "clustering": dagster.MetadataValue.md(gains_chart(result)),
+        "decisions": dagster.MetadataValue.md(decisions_table(result)),
+    }
+    for gain in result.gains[:MAX_ROWS]:
+        for when, share in (("before", gain.share_before), ("after", gain.share_after)):
+            metadata[f"files_touched_percent_{when}/{gain.column}"] = round(100 * share, 2)
+    return metadata
+
+
+def gains_chart(result: OptimizeResult) -> str:
+    """For each column the files that a look-up of one value opens, before and after."""
+    if not result.gains:
+        return "Nothing to compare."
+    lines = ["| look-up by | | files touched | overlap depth | |", "|---|---|---:|---:|---|"]
+    after = "predicted" if result.stats.dry_run else "after"
+    for gain in result.gains[:MAX_ROWS]:
+        for name, when, share, depth in (
+            (gain.column, "before", gain.share_before, gain.depth_before),
+            ("", after, gain.share_after, gain.depth_after),
+        ):
+            lines.append(f"| {name} | {when} | {share:.1%} | {depth:,.1f} | {_bar(share)} |")
+    return "\n".join(lines)
+
+
+def _bar(share: float) -> str:
+    filled = round(_BAR_WIDTH * share)
+    return "█" * filled + "░" * (_BAR_WIDTH - filled)
+
+
+def decisions_table(result: OptimizeResult) -> str:
+    """What was done with each partition and why, the most work first."""
+    decisions = sorted(result.decisions, key=lambda decision: -decision.rewritten)
+    lines = ["| partition | action | files rewritten | why |", "|---|---|---:|---|"]
+    root = result.plan.root
+    for one in decisions[:MAX_ROWS]:
+        where = one.directory[len(root) :].strip("/") or "(root)"
+        rewritten = f"{one.rewritten} of {one.files}"
+        lines.append(f"| {where} | {one.action} | {rewritten} | {one.reason} |")
+    if len(decisions) > MAX_ROWS:
+        lines.append(f"| ... and {len(decisions) - MAX_ROWS} more partitions | | | |")
+    return "\n".join(lines)
 
 
 def groups_table(result: CompactionResult) -> str:

@@ -50,6 +50,26 @@ def build_schedule(
     return scheduled_compaction
 
 
+def build_optimize_schedule(
+    dataset: DatasetConfig, job: dagster.JobDefinition | None
+) -> list[dagster.ScheduleDefinition]:
+    """The schedule `<dataset>__scheduled_optimize`, where a time for it is given.
+
+    One run over the whole dataset: partitions that are clustered already cost a look at a sample.
+    """
+    if job is None or dataset.optimize_cron is None:
+        return []
+    return [
+        dagster.ScheduleDefinition(
+            name=f"{dataset.safe_name}__scheduled_optimize",
+            cron_schedule=dataset.optimize_cron,
+            job=job,
+            tags={DATASET_TAG: dataset.key},
+            description=f"Clusters {dataset.key} by {', '.join(dataset.zorder_columns)}.",
+        )
+    ]
+
+
 def _each(dataset: DatasetConfig, found: Tick) -> Asked:
     if not found.requests:
         yield dagster.SkipReason(skip_reason(dataset, found))

@@ -19,6 +19,7 @@ from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.planning.encoding import keeps_sorting, writer_options
 from maintenance_assets.planning.file_metadata import has_range_index
+from maintenance_assets.planning.layout import layout_of
 from maintenance_assets.planning.packing import (
     OWN_SMALL,
     SMALL,
@@ -144,8 +145,19 @@ def _by_partition(files: Iterable[F]) -> dict[str, list[F]]:
 
 
 def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
+    if _is_clustered(file, policy):
+        return is_oversized(file, policy)
     small = is_small(file, policy, OWN_SMALL if _is_own_output(file) else SMALL)
     return small or is_oversized(file, policy) or has_tiny_row_groups(file)
+
+
+def _is_clustered(file: FileInfo, policy: CompactionPolicy) -> bool:
+    """Whether optimize made a file for these targets: merging it would undo the clustering."""
+    layout = layout_of(file.schema.arrow) if isinstance(file, DataFile) else None
+    return layout is not None and (layout.target_bytes, layout.target_rows) == (
+        policy.target_bytes,
+        policy.target_rows,
+    )
 
 
 def _is_own_output(file: FileInfo) -> bool:

@@ -8,6 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 ARROW_SCHEMA = b"ARROW:schema"
+LAYOUT = b"maintenance_assets:layout"
+# Written anew, or not true any more once rows have moved.
+_NEVER_KEPT = frozenset({ARROW_SCHEMA, LAYOUT})
 PANDAS = b"pandas"
 GEO = b"geo"
 # Each repeats the schema in another notation: stale, it hides added columns from its readers.
@@ -37,7 +40,7 @@ def merge_file_metadata(
     notes: dict[str, None] = {}
     keys = dict.fromkeys(key for _, schema in ordered for key in schema.metadata or {})
     for key in keys:
-        value = None if key == ARROW_SCHEMA else _merge_key(key, ordered, merged, shape_kept, notes)
+        value = None if key in _NEVER_KEPT else _merge_key(key, ordered, merged, shape_kept, notes)
         if value is not None:
             kept[key] = value
     return kept, tuple(notes)

@@ -2,7 +2,7 @@
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -37,11 +37,15 @@ def discover(
     store: Store,
     partition_filter: PartitionFilter | None = None,
     on_progress: ProgressCallback | None = None,
+    ranges_of: Sequence[str] = (),
 ) -> Snapshot:
-    """List a dataset and read all footers in scope, in parallel."""
+    """List a dataset and read all footers in scope, in parallel.
+
+    `ranges_of` names columns, by dotted path, whose smallest and largest values are wanted.
+    """
     listing = list_dataset(store)
     chosen = select(store, listing.data, partition_filter)
-    files = read_footers(store, chosen, on_progress)
+    files = read_footers(store, chosen, on_progress, ranges_of)
     summaries = (*listing.metadata_files, *_summaries_above(store))
     return Snapshot(store.root, files, summaries)
 

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow.parquet as pq
 from maintenance_assets.errors import UnreadableFileError
 from maintenance_assets.model.files import DICTIONARY, DataFile, FileSchema, SortedColumn
 from maintenance_assets.model.progress import Progress, ProgressCallback
+from maintenance_assets.storage.column_ranges import column_ranges
 from maintenance_assets.storage.filesystems import Listed, Store
 
 _TAIL_BYTES = 64 * 1024
@@ -30,10 +32,13 @@ class _UnreadableError(Exception):
 
 
 def read_footers(
-    store: Store, listed: Sequence[Listed], on_progress: ProgressCallback | None = None
+    store: Store,
+    listed: Sequence[Listed],
+    on_progress: ProgressCallback | None = None,
+    ranges_of: Sequence[str] = (),
 ) -> tuple[DataFile, ...]:
     """Read all footers; every unreadable file is named in one error."""
-    schemas = _Schemas()
+    schemas = _Schemas(ranges_of)
     files: list[DataFile] = []
     problems: list[tuple[str, str]] = []
     with ThreadPoolExecutor(_LOCAL_READERS if store.is_local else _REMOTE_READERS) as pool:
@@ -58,9 +63,9 @@ def read_footers(
     return tuple(files)
 
 
-def read_footer(store: Store, listed: Listed) -> DataFile:
+def read_footer(store: Store, listed: Listed, ranges_of: Sequence[str] = ()) -> DataFile:
     """Read one footer; UnreadableFileError when it is not readable Parquet."""
-    match _try_footer(store, listed, _Schemas()):
+    match _try_footer(store, listed, _Schemas(ranges_of)):
         case DataFile() as file:
             return file
         case (path, reason):
@@ -80,7 +85,9 @@ def _try_footer(
 ) -> DataFile | tuple[str, str] | None:
     try:
         parquet, footer_bytes = _open_footer(store, listed)
-        return _data_file(listed, parquet, footer_bytes, schemas.of(parquet))
+        file = _data_file(listed, parquet, footer_bytes, schemas.of(parquet))
+        ranges = column_ranges(parquet.metadata, file.schema, schemas.ranges_of)
+        return replace(file, ranges=ranges) if ranges else file
     except FileNotFoundError:
         return None
     except _UnreadableError as error:
@@ -196,7 +203,8 @@ def _sorting(metadata: Any) -> tuple[SortedColumn, ...]:
 class _Schemas:
     """Schemas seen so far: thousands of files share a handful of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, ranges_of: Sequence[str] = ()) -> None:
+        self.ranges_of = ranges_of
         self._known: dict[str, FileSchema] = {}
         self._last: tuple[Any, Any, FileSchema] | None = None
 

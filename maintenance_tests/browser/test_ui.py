@@ -22,6 +22,7 @@ ROWS_PER_FILE = 50
 SLOW_MS = 180_000
 SENSOR = "/locations/maintenance_assets/sensors/lake__trades__small_files"
 ASSET = "/assets/lake/trades"
+OPTIMIZE = "lake__trades__optimize"
 
 pytestmark = [
     pytest.mark.slow,
@@ -54,6 +55,7 @@ def fill(root: Path, datasets: Path) -> Path:
         "path": str(root),
         "engine": "pyarrow",
         "partition_columns": ["date"],
+        "zorder_columns": ["trade_id", "price"],
         "min_gain": 1000,  # so that the sensor has to say why it asks for nothing
         "cooldown_minutes": 0,
         "group": "lake",
@@ -89,6 +91,7 @@ def test_a_person_maintains_a_dataset_in_the_ui(page: Page, lake: Path) -> None:
     see_the_figures(page, address)
     see_plots(page, address)
     see_the_checks(page, address)
+    cluster_and_see_what_was_gained(page, address)
 
 
 def turn_the_sensor_on(page: Page, address: str) -> None:
@@ -154,3 +157,16 @@ def see_the_checks(page: Page, address: str) -> None:
     for name in ("small_files", "schema_drift", "rows_preserved", "leftovers"):
         expect(page.get_by_text(name, exact=True).first).to_be_visible()
     page.screenshot(path=SCREENSHOTS / "checks.png")
+
+
+def cluster_and_see_what_was_gained(page: Page, address: str) -> None:
+    """From the launchpad of the job to the chart in the metadata of the asset."""
+    page.goto(f"{address}/locations/maintenance_assets/jobs/{OPTIMIZE}/playground")
+    page.get_by_role("button", name="Launch run").click()
+    expect(page.get_by_text("Success", exact=True).first).to_be_visible(timeout=SLOW_MS)
+    page.goto(f"{address}{ASSET}?view=events")
+    chart = page.get_by_text("look-up by").first
+    chart.evaluate("e => e.scrollIntoView({block: 'center'})")
+    for text in ("trade_id", "price", "overlap depth", "files touched"):
+        expect(page.get_by_text(text, exact=True).last).to_be_visible()
+    page.screenshot(path=SCREENSHOTS / "clustering.png")

@@ -1,4 +1,4 @@
-"""Forks a victim per command that compacts or recovers and kills itself at a given step."""
+"""Forks a victim per command that rewrites or recovers and kills itself at a given step."""
 
 import contextlib
 import json
@@ -13,11 +13,10 @@ from typing import Any
 import pyarrow.parquet as _warm_parquet  # noqa: F401
 from fsspec.implementations import local as _warm_local  # noqa: F401
 
-from maintenance_assets.operations.compact import compact
 from maintenance_assets.operations.recover import recover
 from maintenance_assets.storage import exchange
 from maintenance_assets.storage.filesystems import Store
-from maintenance_tests.crash.helpers import COMPACT
+from maintenance_tests.crash.helpers import rewrite
 
 _WRAPPED = ("fsync", "replace", "rename", "link", "unlink", "mkdir", "makedirs", "rmdir")
 
@@ -89,11 +88,11 @@ def victim(command: dict[str, Any], pipe: int) -> None:
     """The forked process: does the work, or dies on the way."""
     steps = Steps(command["kill_at"], command["after"])
     install(steps, ordered=command["ordered"])
-    if command["action"] == "compact":
-        result = compact(command["root"], **COMPACT)
-        assert result.publish == ("ordered" if command["ordered"] else "exchange")
-    else:
+    if command["action"] == "recover":
         recover(command["root"])
+    else:
+        result = rewrite(command["action"], command["root"])
+        assert result.publish == ("ordered" if command["ordered"] else "exchange")
     with os.fdopen(pipe, "w") as report:
         json.dump(steps.names, report)
 

@@ -12,11 +12,21 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from maintenance_assets import CompactionResult, compact, optimize
+
 Layout = Literal["hive", "flat"]
 TARGET_ROWS = 40
 SMALL_ROWS = 5
 COMPACT: dict[str, Any] = {"target_rows_per_file": TARGET_ROWS, "max_workers": 1}
+KEY = ("check", "id")
 DATA_DIRECTORIES: dict[Layout, tuple[str, ...]] = {"hive": ("p=0", "p=1"), "flat": ("",)}
+
+
+def rewrite(action: str, root: str | Path) -> CompactionResult:
+    """Compact or optimize as all crash tests do."""
+    if action == "compact":
+        return compact(root, **COMPACT)
+    return optimize(root, KEY, **COMPACT)
 
 
 def table(ids: Iterable[int]) -> pa.Table:

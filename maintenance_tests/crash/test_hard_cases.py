@@ -129,7 +129,7 @@ def stop_before_deleting(root: Path) -> None:
     with patch.context() as context:
         context.setattr(exchange, "can_swap", lambda swap: False)
         context.setattr(publish, "_give_up_changed", stop)
-        context.setattr("maintenance_assets.operations.compact.recover_run", stop)
+        context.setattr("maintenance_assets.operations.rewrite.recover_run", stop)
         with pytest.raises(SystemExit):
             compact(root, **COMPACT)
 

@@ -136,7 +136,7 @@ def test_what_was_committed_is_recorded_when_the_store_fails_afterwards(
         place.know(*DAYS)
         result = place.materialize(partition_key=DAYS[0])
         assert not result.success
-        assert "stopped after 6 files were compacted" in failure(result)
+        assert "stopped after 6 files were rewritten" in failure(result)
         event = place.materializations()[DAYS[0]]
     assert (event["before_file_count"], event["after_file_count"]) == (6, 1)
     assert (event["rows"], event["rows_after"]) == (6, 6)

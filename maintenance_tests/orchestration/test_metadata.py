@@ -11,7 +11,7 @@ from maintenance_assets.model.plans import CompactionPlan, GroupFailure, Rewrite
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.operations.results import CompactionResult
-from maintenance_assets.orchestration.metadata import compaction_metadata, health_metadata
+from maintenance_assets.orchestration.metadata import health_metadata, result_metadata
 from maintenance_tests.orchestration.location import plain
 
 FILES, GROUPS = 200_000, 5000
@@ -48,7 +48,7 @@ def result(dry_run: bool) -> CompactionResult:
 
 def test_two_hundred_thousand_files_keep_metadata_bounded() -> None:
     for dry_run in (False, True):
-        metadata = compaction_metadata(result(dry_run), HEALTH)
+        metadata = result_metadata(result(dry_run), HEALTH)
         event = dagster.AssetMaterialization("a", metadata=metadata)
         assert sum(len(str(value)) for value in plain(event.metadata).values()) < 500_000
         assert all(
@@ -84,7 +84,7 @@ def test_conflicts_and_recoveries_are_told() -> None:
     )
     found = replace(result(False), conflicts=(conflict,), recovered=("undid run 7",))
     metadata = plain(
-        dagster.AssetMaterialization("a", metadata=compaction_metadata(found, HEALTH)).metadata
+        dagster.AssetMaterialization("a", metadata=result_metadata(found, HEALTH)).metadata
     )
     assert metadata["conflicts"] == "- 'a.parquet' was changed by another writer"
     assert metadata["recovered"] == "- undid run 7"

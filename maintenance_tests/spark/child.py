@@ -34,8 +34,9 @@ def start(settings: dict[str, str]) -> Any:
 
 
 def handle(request: dict[str, Any]) -> dict[str, Any]:
-    """Compact, and tell what came of it."""
-    from maintenance_assets import compact
+    """Compact, or cluster by columns, and tell what came of it."""
+    from maintenance_assets import CompactionResult, compact, optimize
+    from maintenance_assets.engines.spark_engine import SparkEngine
 
     options = dict(request.get("options", {}))
     if "control" in request:
@@ -43,7 +44,12 @@ def handle(request: dict[str, Any]) -> dict[str, Any]:
 
         options["filesystem"] = PausingFileSystem(control=request["control"])
     try:
-        result = compact(request["url"], engine="spark", **options)
+        result: CompactionResult
+        if "columns" in request:
+            engine = SparkEngine(shuffle_bytes=0)
+            result = optimize(request["url"], request["columns"], engine=engine, **options)
+        else:
+            result = compact(request["url"], engine="spark", **options)
     except Exception as error:
         return {"error": type(error).__name__, "message": str(error)}
     return {

@@ -57,11 +57,24 @@ class Child:
         self.send(lake, **options)
         return self.receive()
 
-    def send(self, lake: Lake, control: Path | None = None, **options: Any) -> None:
-        """Ask for a compaction."""
+    def optimize(self, lake: Lake, columns: list[str], **options: Any) -> dict[str, Any]:
+        """Cluster there by a shuffle, however little data there is, and wait for the answer."""
+        self.send(lake, columns=columns, **options)
+        return self.receive()
+
+    def send(
+        self,
+        lake: Lake,
+        control: Path | None = None,
+        columns: list[str] | None = None,
+        **options: Any,
+    ) -> None:
+        """Ask for a compaction, or for clustering by columns."""
         if lake.storage_options:
             options["storage_options"] = dict(lake.storage_options)
         request: dict[str, Any] = {"url": lake.url, "options": options}
+        if columns is not None:
+            request["columns"] = columns
         if control is not None:
             request["control"] = str(control)
         assert self._process.stdin is not None

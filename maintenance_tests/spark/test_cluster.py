@@ -97,6 +97,62 @@ def test_executor_killed_in_the_middle(cluster: Child, local: Lake, tmp_path: Pa
     assert_compacted(local, answer)
 
 
+def scattered(lake: Lake, files: int = 6, rows: int = 50) -> None:
+    """Every file has ids from everywhere."""
+    for number in range(files):
+        ids = [i * files + number for i in range(rows)]
+        lake.write(f"part-{number}.parquet", {"id": ids, "name": [f"n{i}" for i in ids]})
+
+
+def assert_clustered(lake: Lake, answer: dict[str, Any]) -> None:
+    """Every row once, each file a range of its own, and nothing else at all."""
+    assert answer.get("written_by") == {"spark": 1}, answer
+    assert [lake.open(name).metadata.num_rows for name in lake.files()] == [60] * 5
+    assert lake.column("id") == list(range(300))
+    assert lake.column("name") == [f"n{i}" for i in range(300)]
+    assert sorted(lake.tree()) == lake.files()
+
+
+def test_rows_are_shuffled_between_executors(cluster: Child, local: Lake) -> None:
+    scattered(local)
+    assert_clustered(local, cluster.optimize(local, ["id"], target_rows_per_file=60))
+
+
+def test_rows_on_s3_are_shuffled_between_executors(cluster: Child, s3: S3Server) -> None:
+    lake = Lake(f"s3://{s3.bucket}/shuffle", s3.storage_options)
+    scattered(lake)
+    assert_clustered(lake, cluster.optimize(lake, ["id"], target_rows_per_file=60))
+
+
+def test_broken_file_stops_a_shuffle_and_is_named(cluster: Child, local: Lake) -> None:
+    """Its key column can be read, so that it is found out only on the way."""
+    scattered(local)
+    name = "part-1.parquet"
+    data = bytearray(local.get(name))
+    chunk = local.open(name).metadata.row_group(0).column(1)
+    start = chunk.dictionary_page_offset or chunk.data_page_offset
+    data[start : start + 36] = b"\xff" * 36
+    local.put(name, bytes(data))
+    before = local.tree()
+    answer = cluster.optimize(local, ["id"], target_rows_per_file=60)
+    assert answer["error"] == "IncompleteMaintenanceError"
+    assert local.path(name) in answer["message"]
+    assert local.tree() == before
+
+
+def test_executor_killed_in_the_middle_of_a_shuffle(
+    cluster: Child, local: Lake, tmp_path: Path
+) -> None:
+    scattered(local)
+    cluster.send(local, tmp_path, columns=["id"], target_rows_per_file=60)
+    worker = paused_writer(tmp_path)
+    executor_of(worker).kill()
+    answer = cluster.receive()
+    assert_clustered(local, answer)
+    let_go(tmp_path, worker)
+    assert_clustered(local, answer)
+
+
 def let_go(control: Path, worker: psutil.Process) -> None:
     """Let the paused writer go on, if it still is there, and wait until it has ended."""
     (control / "go").touch()

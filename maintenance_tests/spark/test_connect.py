@@ -45,6 +45,17 @@ def test_groups_are_rewritten_by_the_server(client: Child, local: Lake) -> None:
     assert sorted(local.tree()) == local.files()
 
 
+def test_rows_are_shuffled_by_the_server(client: Child, local: Lake) -> None:
+    for number in range(4):
+        local.write(f"{number}.parquet", {"id": [i * 4 + number for i in range(25)]})
+    answer = client.optimize(local, ["id"], target_rows_per_file=20)
+    assert answer.get("written_by") == {"spark": 1}, answer
+    assert answer["session"]["kind"] == "connect"
+    assert len(local.files()) == 5
+    assert local.column("id") == list(range(100))
+    assert sorted(local.tree()) == local.files()
+
+
 def test_second_run_uses_the_same_session(client: Child, local: Lake) -> None:
     one_row_files(local, 3)
     assert client.compact(local)["stats"]["after_file_count"] == 1

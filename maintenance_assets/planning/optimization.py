@@ -1,0 +1,315 @@
+"""From files and a sample to a clustering plan. Pure: no I/O, no clock, no randomness."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from maintenance_assets.model.clustering import (
+    GROUPS_PER_FILE,
+    Clustering,
+    ColumnGain,
+    ColumnOverlap,
+    Curve,
+    Layout,
+    PartitionDecision,
+)
+from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn
+from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.planning.clustering import make_clustering
+from maintenance_assets.planning.compaction import ROW_GROUP_ROWS, group_output_rows
+from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.layout import grid_hash, layout_of, with_layout
+from maintenance_assets.planning.orderable import column_names, find_path, is_orderable, type_at
+from maintenance_assets.planning.overlap import (
+    Boxes,
+    Grid,
+    boxes_of_files,
+    make_grid,
+    overlaps,
+    predicted_boxes,
+    touching,
+)
+from maintenance_assets.planning.packing import OWN_SMALL, Load, fill, is_oversized, is_small
+from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
+
+Array = Any
+F = TypeVar("F", bound=FileInfo)
+GOOD_ENOUGH = 1.2
+"""A layout this close to a fresh one is left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class OptimizePolicy:
+    """By which columns, along which curve, into files of which size."""
+
+    columns: tuple[str, ...]
+    curve: Curve
+    targets: CompactionPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """The files of one directory, and the schema and the key that they have together."""
+
+    directory: str
+    files: tuple[DataFile, ...]
+    schema: pa.Schema
+    notes: tuple[str, ...]
+    policy: OptimizePolicy
+    """With those of the columns that tell rows of this partition apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A group to rewrite and where its files will be, in the ids of the partition."""
+
+    group: RewriteGroup
+    boxes: Boxes
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a partition is like, and what a fresh layout of all of it would be."""
+
+    partition: Partition
+    grid: Grid
+    boxes: Boxes
+    fresh: Proposal
+
+    @property
+    def before(self) -> tuple[ColumnOverlap, ...]:
+        """The overlap as it is."""
+        return overlaps(self.grid, self.boxes)
+
+
+def check_columns(schemas: Iterable[pa.Schema], columns: Sequence[str]) -> None:
+    """Raise unless every column is in some schema and has an order."""
+    known = list(schemas)
+    missing = [
+        column for column in columns if not any(find_path(schema, column) for schema in known)
+    ]
+    if missing:
+        available = dict.fromkeys(name for schema in known for name in column_names(schema))
+        raise ValueError(
+            f"Missing z-order columns: {', '.join(missing)}. "
+            f"Available columns: {', '.join(available)}"
+        )
+    for schema in known:
+        for column in columns:
+            path = find_path(schema, column)
+            if path is not None and not is_orderable(type_at(schema, path)):
+                raise ValueError(
+                    f"Cannot cluster by '{column}': its type {type_at(schema, path)} has no order. "
+                    "Choose columns of numbers, text, bytes, booleans, dates or times"
+                )
+
+
+def make_partition(directory: str, files: Sequence[DataFile], policy: OptimizePolicy) -> Partition:
+    """Merge the schemas of a directory; raises SchemaConflictError."""
+    ordered = tuple(sorted(files, key=lambda file: file.path))
+    merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in ordered])
+    return Partition(directory, ordered, merged.schema, merged.notes, policy)
+
+
+def assess(partition: Partition, sample: Sequence[Array], run: str) -> Assessment:
+    """Measure a partition and lay all of it out anew, on paper."""
+    clustering = _clustering(partition.files, partition.policy, sample)
+    grid = make_grid(partition.policy.columns, sample)
+    return Assessment(
+        partition,
+        grid,
+        boxes_of_files(grid, partition.files, partition.schema),
+        _propose(partition, partition.files, clustering, grid, sample, run),
+    )
+
+
+def settled(assessment: Assessment) -> str | None:
+    """Why a partition needs nothing; None when it does."""
+    partition = assessment.partition
+    layouts = [_wanted_layout(file, partition.policy) for file in partition.files]
+    first = layouts[0]
+    if first is None or None in layouts:
+        return None
+    if any(is_oversized(file, partition.policy.targets) for file in partition.files):
+        return None
+    if len({layout.run for layout in layouts if layout}) == 1 and first.files == len(layouts):
+        return "nothing was written to it since it was clustered"
+    if _is_good(overlaps(assessment.grid, assessment.boxes), assessment):
+        return f"its overlap is within {GOOD_ENOUGH} times that of a fresh layout"
+    return None
+
+
+def additions(assessment: Assessment) -> tuple[DataFile, ...]:
+    """New files, the small ones of earlier additions, and the clustered files that they overlap.
+
+    Empty where that would be all files, or none is clustered: then all is rewritten anyway.
+    """
+    partition = assessment.partition
+    policy = partition.policy
+    new = np.array([_wanted_layout(file, policy) is None for file in partition.files])
+    if not new.any() or new.all():
+        return ()
+    small = np.array([is_small(file, policy.targets, OWN_SMALL) for file in partition.files])
+    large = np.array([is_oversized(file, policy.targets) for file in partition.files])
+    chosen = new | small | large | touching(assessment.boxes, assessment.boxes[new])
+    if chosen.all():
+        return ()
+    return tuple(file for file, take in zip(partition.files, chosen, strict=True) if take)
+
+
+def propose_additions(
+    assessment: Assessment, files: Sequence[DataFile], sample: Sequence[Array], run: str
+) -> Proposal | None:
+    """Lay out only these files; None where the partition would not be good enough by that."""
+    partition = assessment.partition
+    clustering = _clustering(files, partition.policy, sample)
+    proposal = _propose(partition, files, clustering, assessment.grid, sample, run)
+    after = overlaps(assessment.grid, _with_proposal(assessment, proposal))
+    return proposal if _is_good(after, assessment) else None
+
+
+def decide(
+    assessment: Assessment, proposal: Proposal | None, action: Any, reason: str
+) -> PartitionDecision:
+    """The decision about a partition, with the overlap before and after it."""
+    boxes = assessment.boxes if proposal is None else _with_proposal(assessment, proposal)
+    partition = assessment.partition
+    return PartitionDecision(
+        directory=partition.directory,
+        action=action,
+        reason=reason,
+        files=len(partition.files),
+        rewritten=0 if proposal is None else len(proposal.group.files),
+        outputs=0 if proposal is None else len(proposal.group.output_rows),
+        rows=sum(file.num_rows for file in partition.files),
+        before=assessment.before,
+        after=overlaps(assessment.grid, boxes),
+    )
+
+
+def measured(
+    assessment: Assessment, decision: PartitionDecision, files: Sequence[DataFile]
+) -> PartitionDecision:
+    """The decision with the overlap of the files that are there now."""
+    boxes = boxes_of_files(assessment.grid, files, assessment.partition.schema)
+    return replace(decision, after=overlaps(assessment.grid, boxes))
+
+
+def gains(decisions: Sequence[PartitionDecision]) -> tuple[ColumnGain, ...]:
+    """Column by column, the mean over partitions, weighted by their rows."""
+    totals: dict[str, Counter[str]] = {}
+    for decision in decisions:
+        for before, after in zip(decision.before, decision.after, strict=True):
+            total = totals.setdefault(before.column, Counter())
+            total["rows"] += decision.rows
+            for name, value in (
+                ("depth_before", before.depth),
+                ("share_before", before.share),
+                ("depth_after", after.depth),
+                ("share_after", after.share),
+            ):
+                total[name] += decision.rows * value  # type: ignore[assignment]
+    return tuple(
+        ColumnGain(column, **{k: v / total["rows"] for k, v in total.items() if k != "rows"})
+        for column, total in totals.items()
+        if total["rows"]
+    )
+
+
+def optimize_groups(files: Iterable[F]) -> list[tuple[F, ...]]:
+    """All files of a directory go together."""
+    directories: dict[str, list[F]] = {}
+    for file in sorted(files, key=lambda file: file.path):
+        directories.setdefault(file.directory, []).append(file)
+    return [tuple(members) for _, members in sorted(directories.items())]
+
+
+def _wanted_layout(file: DataFile, policy: OptimizePolicy) -> Layout | None:
+    """The recorded layout of a file, if it is the one that is asked for."""
+    layout = layout_of(file.schema.arrow)
+    targets = policy.targets
+    if layout is None or (layout.curve, layout.columns) != (policy.curve, policy.columns):
+        return None
+    same = (layout.target_bytes, layout.target_rows) == (targets.target_bytes, targets.target_rows)
+    return layout if same else None
+
+
+def _is_good(found: Sequence[ColumnOverlap], assessment: Assessment) -> bool:
+    """Whether a look-up by any of the columns touches hardly more than in a fresh layout."""
+    fresh = overlaps(assessment.grid, assessment.fresh.boxes)
+    return sum(o.depth for o in found) <= GOOD_ENOUGH * sum(o.depth for o in fresh)
+
+
+def _with_proposal(assessment: Assessment, proposal: Proposal) -> Boxes:
+    rewritten = set(proposal.group.file_paths())
+    kept = [file.path not in rewritten for file in assessment.partition.files]
+    return np.concatenate([assessment.boxes[np.array(kept, bool)], proposal.boxes])
+
+
+def _clustering(
+    files: Sequence[DataFile], policy: OptimizePolicy, sample: Sequence[Array]
+) -> Clustering:
+    output_rows = group_output_rows(files, policy.targets)
+    load = Load.of(files)
+    filled = fill(load, policy.targets) / len(output_rows)
+    # A file that is far from full gets as many groups as it is full.
+    groups = max(1, min(GROUPS_PER_FILE, round(GROUPS_PER_FILE * filled)))
+    group_rows = max(1, min(ROW_GROUP_ROWS, min(output_rows) // groups))
+    row_groups = len(output_rows) * GROUPS_PER_FILE
+    return make_clustering(policy.columns, sample, policy.curve, row_groups, group_rows)
+
+
+def _propose(
+    partition: Partition,
+    files: Sequence[DataFile],
+    clustering: Clustering,
+    grid: Grid,
+    sample: Sequence[Array],
+    run: str,
+) -> Proposal:
+    policy = partition.policy
+    output_rows = group_output_rows(files, policy.targets)
+    layout = Layout(
+        curve=policy.curve,
+        columns=policy.columns,
+        bits=clustering.bits,
+        grid=grid_hash(clustering),
+        run=run,
+        files=len(output_rows),
+        target_bytes=policy.targets.target_bytes,
+        target_rows=policy.targets.target_rows,
+    )
+    writer = writer_options(files, policy.targets.compression)
+    group = RewriteGroup(
+        directory=partition.directory,
+        # Engines need no ranges, and scalars at the edge of time cannot be sent to executors.
+        files=tuple(replace(file, ranges=()) for file in files),
+        output_rows=output_rows,
+        schema=with_layout(partition.schema, layout),
+        writer=replace(writer, page_index=True, sorting=_sorting(partition.schema, clustering)),
+        notes=partition.notes,
+        clustering=clustering,
+    )
+    return Proposal(group, predicted_boxes(grid, clustering, sample, len(output_rows)))
+
+
+def _sorting(schema: pa.Schema, clustering: Clustering) -> tuple[SortedColumn, ...]:
+    """The order inside a file, as far as every reader would understand it the same."""
+    declared = []
+    for column in clustering.columns:
+        path = find_path(schema, column)
+        # NaN has no place in Parquet's order; categories are ordered by their number elsewhere.
+        if path is None or not _has_plain_order(type_at(schema, path)):
+            break
+        declared.append(SortedColumn(column))
+    return tuple(declared)
+
+
+def _has_plain_order(type_: Any) -> bool:
+    odd = pa.types.is_floating(type_) or pa.types.is_dictionary(type_) or pa.types.is_null(type_)
+    return not odd and not isinstance(type_, pa.BaseExtensionType)

@@ -1,0 +1,76 @@
+"""Cutting the curve: every output gets exactly its rows, as a sort of all rows would give them."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maintenance_assets.planning.clustering import (
+    CellCounts,
+    Router,
+    bits_per_column,
+    cut,
+    starts_of_files,
+)
+from maintenance_assets.planning.packing import split_evenly
+
+FILES = st.lists(st.lists(st.integers(0, 6), max_size=30), min_size=1, max_size=6)
+
+
+def routed(files: list[list[int]], outputs: int, batch_rows: int) -> list[list[int]]:
+    """The output of each row of each file, batch by batch."""
+    cells = [np.array(file, np.uint32) for file in files]
+    counts = [CellCounts.of(one) for one in cells]
+    rows = sum(map(len, files))
+    cuts = cut(CellCounts.total(counts), split_evenly(rows, outputs))
+    found = []
+    for one, start in zip(cells, starts_of_files(cuts, counts), strict=True):
+        router = Router(cuts, start)
+        batches = [one[at : at + batch_rows] for at in range(0, len(one), batch_rows)]
+        found.append([output for batch in batches for output in router.route(batch).tolist()])
+    return found
+
+
+def by_sorting(files: list[list[int]], outputs: int) -> list[list[int]]:
+    """The same by brute force: sort all rows by cell, file and row, and deal them out."""
+    rows = sorted((cell, f, r) for f, file in enumerate(files) for r, cell in enumerate(file))
+    owner = [o for o, n in enumerate(split_evenly(len(rows), outputs)) for _ in range(n)]
+    found: Any = {(f, r): output for (_, f, r), output in zip(rows, owner, strict=True)}
+    return [[found[f, r] for r in range(len(file))] for f, file in enumerate(files)]
+
+
+@given(FILES, st.integers(1, 8), st.integers(1, 7))
+def test_rows_go_where_a_sort_of_all_rows_would_put_them(
+    files: list[list[int]], outputs: int, batch_rows: int
+) -> None:
+    outputs = max(1, min(outputs, sum(map(len, files))))
+    assert routed(files, outputs, batch_rows) == by_sorting(files, outputs)
+
+
+def test_rows_of_one_cell_are_cut_exactly() -> None:
+    """A constant column still gives files of the size that was asked for."""
+    found = routed([[5] * 10, [5] * 11], 4, 3)
+    assert [sum(file.count(output) for file in found) for output in range(4)] == [6, 5, 5, 5]
+
+
+def test_counts_that_do_not_match_the_plan_are_refused() -> None:
+    with pytest.raises(ValueError, match="3 rows cannot be cut into 4"):
+        cut(CellCounts.of(np.array([1, 1, 2], np.uint32)), [2, 2])
+
+
+@pytest.mark.parametrize(
+    ("columns", "row_groups", "bits"),
+    [(1, 8, 6), (1, 800, 13), (2, 800, 8), (3, 800, 7), (2, 1, 6), (1, 10**9, 16), (10, 8, 6)],
+)
+def test_bits_follow_row_groups_and_columns(columns: int, row_groups: int, bits: int) -> None:
+    assert bits_per_column(columns, row_groups) == bits
+
+
+def test_cells_add_up_over_files() -> None:
+    parts = [CellCounts.of(np.array(cells, np.uint32)) for cells in ([3, 1, 3], [], [1, 9])]
+    total = CellCounts.total(parts)
+    assert dict(zip(total.cells.tolist(), total.counts.tolist(), strict=True)) == {1: 2, 3: 2, 9: 1}
+    assert all(a < b for a, b in pairwise(total.cells.tolist()))
