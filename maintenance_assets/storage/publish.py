@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import posixpath
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import (
     JOURNAL_NAME,
     GroupEntry,
+    InputEntry,
     Journal,
+    OutputEntry,
     read_journal,
     run_directory,
     write_journal,
@@ -56,11 +59,15 @@ def publish(
     operation: str,
     groups: Sequence[GroupEntry],
     metadata_files: Sequence[str] = (),
+    atomic: bool = False,
 ) -> Published:
-    """Publish groups whose staged outputs are complete, verified and durable."""
+    """Publish groups whose staged outputs are complete, verified and durable.
+
+    Each directory stands for itself, or with `atomic` all groups stand or fall together.
+    """
     outcome = _Outcome()
     unchanged = _without_changed(store, groups, outcome)
-    if not unchanged:
+    if not unchanged or (atomic and outcome.conflicts):
         clean_run(store, run_id)
         return Published((), "none", tuple(outcome.conflicts))
     journal = Journal(run_id, operation, "prepared", tuple(unchanged))
@@ -82,6 +89,47 @@ def publish(
         tuple(outcome.conflicts),
         tuple(outcome.denied),
     )
+
+
+def publish_tree(
+    store: Store,
+    lease: Lease,
+    run_id: str,
+    operation: str,
+    inputs: Sequence[InputEntry],
+    outputs: Sequence[OutputEntry],
+    metadata_files: Sequence[str] = (),
+) -> Published:
+    """Replace all data files of the root by outputs in other directories, or fill an empty root."""
+    if not inputs:
+        require_empty_target(store)
+    groups = groups_by_directory(inputs, outputs)
+    return publish(store, lease, run_id, operation, groups, metadata_files, atomic=True)
+
+
+def groups_by_directory(
+    inputs: Sequence[InputEntry], outputs: Sequence[OutputEntry]
+) -> tuple[GroupEntry, ...]:
+    """What goes and what comes, put together by directory."""
+    paths = [*(entry.path for entry in inputs), *(output.final for output in outputs)]
+    return tuple(
+        GroupEntry(
+            directory,
+            tuple(i for i in inputs if posixpath.dirname(i.path) == directory),
+            tuple(o for o in outputs if posixpath.dirname(o.final) == directory),
+        )
+        for directory in dict.fromkeys(map(posixpath.dirname, paths))
+    )
+
+
+def require_empty_target(store: Store) -> None:
+    """Raise unless nothing but our work directory is at the root."""
+    found = sorted(store.children(store.root) - {WORK_DIRECTORY})
+    if found:
+        raise FileExistsError(
+            f"Target '{store.shown}' is not empty: it holds '{found[0]}'. Nothing was written; "
+            "give a new or an empty directory."
+        )
 
 
 def _without_changed(
@@ -125,6 +173,7 @@ def _make_visible(store: Store, journal: Journal, outcome: _Outcome) -> tuple[Jo
     for directory in journal.directories:
         groups = journal.in_directory(directory)
         try:
+            store.make_directory(store.path(directory))
             if store.is_local and not _is_mounted(store, directory, mounted):
                 swapped = _try_swap(store, journal, directory, groups)
             else:
@@ -219,6 +268,9 @@ def finish(
         _require_outputs(store, journal, group)
         journal = _take_inputs_away(store, journal, group, outcome or _Outcome())
     _require_inputs_gone(store, journal)
+    for directory in journal.directories:
+        if directory:
+            store.remove_if_empty(store.path(directory))
     clean_run(store, journal.run_id)
     return journal
 
