@@ -75,34 +75,41 @@ def _rows(target: Target) -> Checks:
     @dagster.asset_check(
         asset=target.asset_key,
         name="rows_preserved",
-        description="The last maintenance left no fewer rows than it found.",
+        description="The last run left as many rows as it found, less those it was to delete.",
     )
     def rows_preserved(context: dagster.AssetCheckExecutionContext) -> Result:
         counted = _last_rows(context.instance, target.asset_key)
         if not counted:
             return Result(passed=True, description="no maintenance was recorded yet")
-        before, after = (sum(rows) for rows in zip(*counted, strict=True))
+        before, after, expected = (sum(rows) for rows in zip(*counted, strict=True))
+        changed = "" if expected == before else f" ({expected:,} expected)"
         return Result(
             # Each partition by itself: what one gained does not make up for another's loss.
-            passed=all(after >= before for before, after in counted),
+            passed=all(after >= expected for _, after, expected in counted),
             severity=ERROR,
-            description=f"{before:,} rows before, {after:,} after",
+            description=f"{before:,} rows before, {after:,} after{changed}",
             metadata={"rows_before": before, "rows_after": after, "events": len(counted)},
         )
 
     return rows_preserved
 
 
-def _last_rows(instance: dagster.DagsterInstance, key: dagster.AssetKey) -> list[tuple[int, int]]:
-    """Rows before and after, of each event of the last run that maintained the dataset."""
+def _last_rows(
+    instance: dagster.DagsterInstance, key: dagster.AssetKey
+) -> list[tuple[int, int, int]]:
+    """Rows before, after and expected, of each event of the last run that saw to the dataset."""
     records = instance.fetch_materializations(key, limit=MAX_PARTITION_EVENTS).records
     found = [(record.run_id, record.asset_materialization) for record in records]
     ours = [(run, one) for run, one in found if one is not None and "rows_after" in one.metadata]
-    return [
-        (int(str(one.metadata["rows"].value)), int(str(one.metadata["rows_after"].value)))
-        for run, one in ours
-        if run == ours[0][0]
-    ]
+    return [_rows_of(one) for run, one in ours if run == ours[0][0]]
+
+
+def _rows_of(event: dagster.AssetMaterialization) -> tuple[int, int, int]:
+    before, after, deleted, inserted = (
+        int(str(event.metadata[name].value)) if name in event.metadata else 0
+        for name in ("rows", "rows_after", "rows_deleted", "rows_inserted")
+    )
+    return before, after, before - deleted + inserted
 
 
 def _leftovers(target: Target) -> Checks:

@@ -63,6 +63,9 @@ class DatasetConfig(BaseModel):
     """How several of these columns become one order."""
     optimize_cron: str | None = None
     """When a schedule clusters the dataset; there is none when not given."""
+    backup_path: str | None = None
+    """Where delete, update and upsert keep what they replace, on the dataset's store or a local
+    disk; they make no backups when not given."""
     partition_columns: list[str] | None = None
     """Hive partition columns; found from the paths when not given, `[]` for none."""
     small_file_mb: Positive | None = None

@@ -57,7 +57,9 @@ def build_compact_job(target: Target) -> dagster.JobDefinition:
         work = DatasetMaintenance(target, maintenance_planner, maintenance_engines)
         work.compact(context, config.partitions, dry_run=config.dry_run)
 
-    return _job(dataset, "compact", compact_dataset, "Merge small files, split oversized ones.")
+    return dataset_job(
+        dataset, "compact", compact_dataset, "Merge small files, split oversized ones."
+    )
 
 
 class OptimizeConfig(CompactConfig):
@@ -85,7 +87,7 @@ def build_optimize_job(target: Target) -> dagster.JobDefinition | None:
         clustering = Clustering(columns, dataset.curve)
         work.optimize(context, config.partitions, clustering, dry_run=config.dry_run)
 
-    return _job(
+    return dataset_job(
         dataset,
         "optimize",
         optimize_dataset,
@@ -105,12 +107,14 @@ def build_recover_job(target: Target) -> dagster.JobDefinition:
     ) -> None:
         DatasetMaintenance(target, maintenance_planner, maintenance_engines).recover(context)
 
-    return _job(dataset, "recover", recover_dataset, "Resolve what interrupted runs left behind.")
+    text = "Resolve what interrupted runs left behind."
+    return dataset_job(dataset, "recover", recover_dataset, text)
 
 
-def _job(
+def dataset_job(
     dataset: DatasetConfig, operation: str, op: dagster.OpDefinition, text: str
 ) -> dagster.JobDefinition:
+    """A job of one op, in one process, known by its dataset."""
     graph = dagster.GraphDefinition(name=f"{dataset.safe_name}__{operation}", node_defs=[op])
     return graph.to_job(
         description=f"{text} Dataset {dataset.key} at {dataset.shown_path}.",
@@ -124,4 +128,4 @@ BUILDERS: tuple[Callable[[Target], dagster.JobDefinition | None], ...] = (
     build_optimize_job,
     build_recover_job,
 )
-"""A new operation joins with one line here."""
+"""A new operation that rewrites files joins with one line here."""

@@ -39,7 +39,9 @@ class BoundPredicate:
             found = con.sql(f"select ({self.text}) as m from rows").to_arrow_table()["m"]
         return pc.fill_null(found.cast(pa.bool_()), False).combine_chunks()
 
-    def may_match(self, ranges: Mapping[str, ColumnRange], constants: Mapping[str, Any] = {}) -> bool:
+    def may_match(
+        self, ranges: Mapping[str, ColumnRange], constants: Mapping[str, Any] | None = None
+    ) -> bool:
         return True
 
     def duckdb_sql(self) -> str | None:

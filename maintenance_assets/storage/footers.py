@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from maintenance_assets.errors import UnreadableFileError
 from maintenance_assets.model.files import DICTIONARY, DataFile, FileSchema, SortedColumn
 from maintenance_assets.model.progress import Progress, ProgressCallback
-from maintenance_assets.storage.column_ranges import column_ranges
+from maintenance_assets.planning.column_ranges import column_ranges
 from maintenance_assets.storage.filesystems import Listed, Store
 
 _TAIL_BYTES = 64 * 1024

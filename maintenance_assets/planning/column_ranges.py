@@ -11,9 +11,13 @@ from maintenance_assets.planning.orderable import find_path, is_orderable, order
 
 
 def column_ranges(
-    metadata: Any, schema: FileSchema, columns: Sequence[str]
+    metadata: Any,
+    schema: FileSchema,
+    columns: Sequence[str],
+    row_groups: Sequence[int] | None = None,
 ) -> tuple[ColumnRange, ...]:
-    """What a footer says about those of the columns that the file has."""
+    """What a footer says about those of the columns that the file has, or some row groups of it."""
+    groups = range(metadata.num_row_groups) if row_groups is None else row_groups
     found = []
     for column in columns:
         path = find_path(schema.arrow, column)
@@ -21,14 +25,15 @@ def column_ranges(
             continue
         type_ = type_at(schema.arrow, path)
         if is_orderable(type_):
-            found.append(_range(metadata, schema.leaf_paths.index(column), column, type_))
+            leaf = schema.leaf_paths.index(column)
+            chunks = [metadata.row_group(index) for index in groups]
+            found.append(_range(chunks, leaf, column, type_))
     return tuple(found)
 
 
-def _range(metadata: Any, leaf: int, column: str, type_: Any) -> ColumnRange:
+def _range(groups: Sequence[Any], leaf: int, column: str, type_: Any) -> ColumnRange:
     lows, highs = [], []
-    for index in range(metadata.num_row_groups):
-        group = metadata.row_group(index)
+    for group in groups:
         statistics = group.column(leaf).statistics
         if statistics is None:
             return ColumnRange(column, None, None)
