@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     )
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
+    from maintenance_assets.planning.values import sql
 
 __version__ = "0.1.0"
 
@@ -69,6 +70,7 @@ _HOMES = {
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "sql": "planning.values",
 }
 
 # Without those that need Dagster: `import *` is not to load it.
@@ -99,6 +101,7 @@ __all__ = [
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "sql",
 ]
 
 
