@@ -1,6 +1,6 @@
 """The contract between operations and engines."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -97,6 +97,14 @@ class Foresight:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows come from and where they go."""
+
+    source: FileAccess
+    target: FileAccess
+
+
 class Engine(Protocol):
     """Rewrites groups; it never lists, chooses names, deletes or commits."""
 
@@ -116,4 +124,17 @@ class Engine(Protocol):
         self, tasks: Sequence[ScanTask], finder: Any, access: FileAccess, resources: Resources
     ) -> Generator[ScanOutcome, None, None]:
         """Yield what each file holds of the rows that are looked for, in any order."""
+        ...
+
+    def foresee_repartition(self, task: Any, places: Places, strict: bool) -> Foresight:
+        """Who would write the rows of a `RepartitionTask`, and what is to be said about it."""
+        ...
+
+    def repartition(
+        self, task: Any, places: Places, resources: Resources, report: Callable[[int], Any]
+    ) -> Any:
+        """Write all rows into their directories, as a `RepartitionOutcome`; RewriteError if not.
+
+        `report` is told the number of rows that are done.
+        """
         ...

@@ -16,6 +16,7 @@ from maintenance_assets.engines.dictionaries import (
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
+    Places,
     Resources,
     RewriteOutcome,
     RewriteTask,
@@ -23,6 +24,12 @@ from maintenance_assets.engines.protocol import (
     ScanTask,
 )
 from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.engines.repartition_kernel import repartition_rows
+from maintenance_assets.engines.repartition_task import (
+    RepartitionOutcome,
+    RepartitionTask,
+    Report,
+)
 from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
@@ -68,6 +75,16 @@ class PyArrowEngine:
     ) -> Generator[ScanOutcome, None, None]:
         """Look into files, a thread for each."""
         return scan_in_threads(tasks, finder, access, resources)
+
+    def foresee_repartition(self, task: RepartitionTask, places: Places, strict: bool) -> Foresight:
+        """The kernels write every type."""
+        return Foresight(self.name)
+
+    def repartition(
+        self, task: RepartitionTask, places: Places, resources: Resources, report: Report
+    ) -> RepartitionOutcome:
+        """Read in threads, gather rows by directory and write them in threads."""
+        return repartition_rows(task, places, resources.memory_bytes, resources.workers, report)
 
 
 def rewrite_group(
