@@ -46,7 +46,7 @@ from maintenance_assets.planning.optimization import (
 )
 from maintenance_assets.planning.orderable import find_path
 from maintenance_assets.planning.partitions import known_partition_keys
-from maintenance_assets.storage.filesystems import Store
+from maintenance_assets.storage.filesystems import Store, location
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def optimize(
     are those of `compact`.
     """
     started = time.monotonic()
-    planner = _Clustering(
+    planner = ClusteringPlanner(
         OptimizePolicy(
             check_names(zorder_columns),
             check_curve(curve),
@@ -96,7 +96,11 @@ def optimize(
         on_progress=on_progress,
     )
     found = run.preview() if dry_run else run.execute()
-    result = planner.result(run, found, time.monotonic() - started)
+    result = replace(
+        planner.result(run, found, time.monotonic() - started),
+        dataset=location(path, run.store),
+        partition_filter=partition_filter,
+    )
     if result.failures and not dry_run:
         raise IncompleteMaintenanceError(failure_message(result), result)
     return result
@@ -133,7 +137,7 @@ def check_curve(curve: Any) -> Curve:
 
 
 @dataclass(slots=True)
-class _Clustering:
+class ClusteringPlanner:
     """Plans a clustering and, afterwards, tells what it gained."""
 
     policy: OptimizePolicy
@@ -154,7 +158,16 @@ class _Clustering:
 
     def plan(self, snapshot: Snapshot, store: Store, report: ProgressCallback) -> OptimizePlan:
         """Sample each partition and decide what to do with it."""
-        members = optimize_groups(snapshot.files)
+        return self.replan(snapshot, optimize_groups(snapshot.files), store, report)
+
+    def replan(
+        self,
+        snapshot: Snapshot,
+        members: Sequence[tuple[DataFile, ...]],
+        store: Store,
+        report: ProgressCallback,
+    ) -> OptimizePlan:
+        """The same for the partitions that these files are, whatever else is in the dataset."""
         policies = self._policies(snapshot, store, [files[0].directory for files in members])
         plan = _Parts()
         for done, files in enumerate(members):
@@ -305,5 +318,6 @@ class _Parts:
     def leave(self, files: Sequence[DataFile], reason: str) -> None:
         """Files that stay, and why."""
         self.untouched += [
-            UntouchedFile(file.path, file.size_bytes, file.num_rows, reason) for file in files
+            UntouchedFile(file.path, file.size_bytes, file.num_rows, reason, file.version)
+            for file in files
         ]
