@@ -15,9 +15,11 @@ if TYPE_CHECKING:
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
+        InvalidPlanError,
         LeaseHeldError,
         LeaseLostError,
         MaintenanceError,
+        PlanOutdatedError,
         RecoveryError,
         UnreadableFileError,
         UnsupportedDatasetError,
@@ -25,7 +27,9 @@ if TYPE_CHECKING:
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
+    from maintenance_assets.model.saved_plans import SavedPlan
     from maintenance_assets.model.stats import MaintenanceStats
+    from maintenance_assets.model.status import DatasetStatus
     from maintenance_assets.operations.compact import compact
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
         OptimizeResult,
         RecoveryResult,
     )
+    from maintenance_assets.operations.saved_plans import execute_plan, load_plan, save_plan
+    from maintenance_assets.operations.status import status
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
 
@@ -45,18 +51,22 @@ _HOMES = {
     "CompactionResult": "operations.results",
     "DatasetConfig": "orchestration.config",
     "DatasetConfigError": "errors",
+    "DatasetStatus": "model.status",
     "DuckDBParquetHandler": "api.handlers",
     "EngineUnavailableError": "errors",
     "FileInfo": "model.files",
     "IncompleteMaintenanceError": "errors",
+    "InvalidPlanError": "errors",
     "LeaseHeldError": "errors",
     "LeaseLostError": "errors",
     "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
     "OptimizeResult": "operations.results",
+    "PlanOutdatedError": "errors",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "SavedPlan": "model.saved_plans",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
@@ -64,11 +74,15 @@ _HOMES = {
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "execute_plan": "operations.saved_plans",
+    "load_plan": "operations.saved_plans",
     "optimize": "operations.optimize",
     "optimize_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "save_plan": "operations.saved_plans",
+    "status": "operations.status",
 }
 
 # Without those that need Dagster: `import *` is not to load it.
@@ -76,29 +90,37 @@ __all__ = [
     "CompactionGroup",
     "CompactionResult",
     "DatasetConfigError",
+    "DatasetStatus",
     "DuckDBParquetHandler",
     "EngineUnavailableError",
     "FileInfo",
     "IncompleteMaintenanceError",
+    "InvalidPlanError",
     "LeaseHeldError",
     "LeaseLostError",
     "MaintenanceError",
     "MaintenanceStats",
     "OptimizeResult",
+    "PlanOutdatedError",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "SavedPlan",
     "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "execute_plan",
+    "load_plan",
     "optimize",
     "optimize_parquet_dataset_pyarrow",
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "save_plan",
+    "status",
 ]
 
 

@@ -64,7 +64,7 @@ class DatasetStatus:
     partitions: int
     small_files: int
     gain: int
-    """Files that compaction would save, by a listing."""
+    """Files that compaction would save."""
     codecs: tuple[str, ...]
     clustered_by: tuple[str, ...]
     health: HealthReport

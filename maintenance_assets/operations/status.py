@@ -5,11 +5,13 @@ import posixpath
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from maintenance_assets.errors import LeaseHeldError, UnreadableFileError
 from maintenance_assets.model.files import DataFile, Snapshot
 from maintenance_assets.model.health import HealthPolicy, PartitionHealth
+from maintenance_assets.model.plans import CompactionPlan
 from maintenance_assets.model.policy import DEFAULT_TARGET_BYTES, CompactionPolicy, bytes_of_mb
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.model.status import DatasetStatus, PartitionStatus
@@ -67,9 +69,9 @@ def status(
     store = open_store(path, filesystem, storage_options)
     listed = select(store, list_dataset(store).data, chosen_by)
     files, unreadable = _footers(store, listed, on_progress)
-    parts = _partitions(store, listed, policy)
-    footers = _footer_healths(store, listed, files)
     plan = plan_compaction(Snapshot(store.root, files), targets)
+    parts = _partitions(store, listed, policy, plan)
+    footers = _footer_healths(store, listed, files)
     total = measure_dataset(parts)
     bad = Counter(store.relative(posixpath.dirname(file)) for file, _ in unreadable)
     statuses = _statuses(parts, footers, bad, policy, throughput_of(engine))
@@ -124,14 +126,19 @@ def _footers(
 
 
 def _partitions(
-    store: Store, listed: Sequence[Listed], policy: HealthPolicy
+    store: Store, listed: Sequence[Listed], policy: HealthPolicy, plan: CompactionPlan
 ) -> tuple[PartitionHealth, ...]:
-    return tuple(
+    """As a listing shows them; what could be saved, the plan knows better."""
+    saved: Counter[str] = Counter()
+    for group in plan.groups:
+        saved[store.relative(group.directory)] += len(group.files) - len(group.output_rows)
+    measured = (
         measure_partition(
             directory, [(f.path, f.size_bytes, f.version, f.modified_at) for f in entries], policy
         )
         for directory, entries in _by_directory(store, listed).items()
     )
+    return tuple(replace(part, gain=max(0, saved[part.partition])) for part in measured)
 
 
 def _footer_healths(
