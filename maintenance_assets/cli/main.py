@@ -47,12 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(end.code or 0)
         with _ended_by_signal(), _logging(arguments.debug):
             try:
-                return _run(arguments, secrets)
+                code = _run(arguments, secrets)
+                sys.stdout.flush()
+                return code
             except KeyboardInterrupt:
-                _say("interrupted; the next run, or `recover`, completes or undoes what is open")
+                _say("interrupted; what was open is undone, now or by the next run or `recover`")
                 return Exit.INTERRUPTED
             except BrokenPipeError:  # whoever read our output has seen enough
-                sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 return Exit.DONE
             # The outermost place: whatever it is, a shell gets a line and a code.
             except Exception as error:
