@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maintenance_assets.api.compactor import ParquetCompactor
+    from maintenance_assets.api.crud import ParquetCRUD
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
     from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
     from maintenance_assets.api.pyarrow_functions import (
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
         optimize_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
+        ConcurrentChangeError,
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
         UnreadableFileError,
         UnsupportedDatasetError,
     )
+    from maintenance_assets.model.changes import ChangeStats
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
@@ -31,24 +35,33 @@ if TYPE_CHECKING:
     from maintenance_assets.model.stats import MaintenanceStats
     from maintenance_assets.model.status import DatasetStatus
     from maintenance_assets.operations.compact import compact
+    from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.restore import RestoreResult, restore
     from maintenance_assets.operations.results import (
+        ChangeResult,
         CompactionResult,
         OptimizeResult,
         RecoveryResult,
     )
     from maintenance_assets.operations.saved_plans import execute_plan, load_plan, save_plan
     from maintenance_assets.operations.status import status
+    from maintenance_assets.operations.update import update
+    from maintenance_assets.operations.upsert import upsert
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
+    from maintenance_assets.planning.values import sql
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing.
 _HOMES = {
+    "ChangeResult": "operations.results",
+    "ChangeStats": "model.changes",
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
+    "ConcurrentChangeError": "errors",
     "DatasetConfig": "orchestration.config",
     "DatasetConfigError": "errors",
     "DatasetStatus": "model.status",
@@ -62,10 +75,13 @@ _HOMES = {
     "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
     "OptimizeResult": "operations.results",
+    "ParquetCRUD": "api.crud",
+    "ParquetCompactor": "api.compactor",
     "PlanOutdatedError": "errors",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "RestoreResult": "operations.restore",
     "SavedPlan": "model.saved_plans",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
@@ -74,6 +90,7 @@ _HOMES = {
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "delete": "operations.delete",
     "execute_plan": "operations.saved_plans",
     "load_plan": "operations.saved_plans",
     "optimize": "operations.optimize",
@@ -81,14 +98,21 @@ _HOMES = {
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "restore": "operations.restore",
     "save_plan": "operations.saved_plans",
+    "sql": "planning.values",
     "status": "operations.status",
+    "update": "operations.update",
+    "upsert": "operations.upsert",
 }
 
 # Without those that need Dagster: `import *` is not to load it.
 __all__ = [
+    "ChangeResult",
+    "ChangeStats",
     "CompactionGroup",
     "CompactionResult",
+    "ConcurrentChangeError",
     "DatasetConfigError",
     "DatasetStatus",
     "DuckDBParquetHandler",
@@ -101,10 +125,13 @@ __all__ = [
     "MaintenanceError",
     "MaintenanceStats",
     "OptimizeResult",
+    "ParquetCRUD",
+    "ParquetCompactor",
     "PlanOutdatedError",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "RestoreResult",
     "SavedPlan",
     "SparkParquetHandler",
     "UnreadableFileError",
@@ -112,6 +139,7 @@ __all__ = [
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "delete",
     "execute_plan",
     "load_plan",
     "optimize",
@@ -119,8 +147,12 @@ __all__ = [
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "restore",
     "save_plan",
+    "sql",
     "status",
+    "update",
+    "upsert",
 ]
 
 

@@ -3,37 +3,43 @@
 from pathlib import Path
 from typing import Any
 
-import maintenance_assets
 from maintenance_assets.cli.exits import Exit, exit_of_result
+from maintenance_assets.cli.new_rows import read_rows
 from maintenance_assets.cli.session import Session
+from maintenance_assets.operations import delete as deletion
+from maintenance_assets.operations import repartition as repartitioning
+from maintenance_assets.operations import update as updating
+from maintenance_assets.operations import upsert as upserting
+from maintenance_assets.operations.results import ChangeResult, RepartitionResult
 from maintenance_assets.planning.values import sql
+from maintenance_assets.storage.filesystems import open_store
 
 
 def delete(session: Session) -> Exit:
     """`delete`: the rows that a predicate means."""
     given = session.arguments
     with session.working() as options:
-        result = maintenance_assets.delete(given.path, given.where, **_scope(session), **options)
+        result = deletion.delete(given.path, given.where, **_scope(session), **options)
     return _report(session, result)
 
 
 def update(session: Session) -> Exit:
     """`update`: values of the rows that a predicate means."""
     given = session.arguments
-    values = _assignments("--set", given.values)
+    assigned = _assignments("--set", given.values)
+    values = {column: sql(expression) for column, expression in assigned.items()}
     with session.working() as options:
-        result = maintenance_assets.update(
-            given.path, given.where, values, **_scope(session), **options
-        )
+        result = updating.update(given.path, given.where, values, **_scope(session), **options)
     return _report(session, result)
 
 
 def upsert(session: Session) -> Exit:
     """`upsert`: rows of a file by their key."""
     given = session.arguments
-    new_data = read_rows(Path(given.new_data))
+    store = open_store(given.path, storage_options=session.storage_options)
+    new_data = read_rows(Path(given.new_data), store)
     with session.working() as options:
-        result = maintenance_assets.upsert(
+        result = upserting.upsert(
             given.path,
             new_data,
             given.key,
@@ -48,10 +54,10 @@ def upsert(session: Session) -> Exit:
 
 def repartition(session: Session) -> Exit:
     """`repartition`: files laid out by other columns."""
-    given, output = session.arguments, session.output
-    derived = {name: one.text for name, one in _assignments("--derive", given.derive).items()}
+    given = session.arguments
+    derived = _assignments("--derive", given.derive)
     with session.working() as options:
-        result = maintenance_assets.repartition(
+        result = repartitioning.repartition(
             given.path,
             given.target,
             given.by,
@@ -59,32 +65,10 @@ def repartition(session: Session) -> Exit:
             keep_partition_columns=not given.drop_partition_columns,
             delete_source=given.delete_source,
             dry_run=given.dry_run,
-            **{name: value for name, value in session.targets().items() if value is not None},
+            **session.targets(),
             **options,
         )
-    output.json(result.to_dict())
-    _figures(session, result.to_dict())
-    return exit_of_result(result)
-
-
-def read_rows(file: Path) -> Any:
-    """A table from a Parquet, CSV or JSON file, by the end of its name."""
-    if not file.exists():
-        raise FileNotFoundError(f"New data '{file}' does not exist")
-    match file.suffix.lower():
-        case ".parquet":
-            import pyarrow.parquet as pq
-
-            return pq.read_table(file, partitioning=None)
-        case ".csv":
-            from pyarrow import csv
-
-            return csv.read_csv(file)
-        case ".json" | ".ndjson" | ".jsonl":
-            from pyarrow import json
-
-            return json.read_json(file)
-    raise ValueError(f"new data must be a .parquet, .csv or .json file, got '{file}'")
+    return _report(session, result)
 
 
 def _scope(session: Session) -> dict[str, Any]:
@@ -97,32 +81,37 @@ def _scope(session: Session) -> dict[str, Any]:
     }
 
 
-def _assignments(option: str, texts: list[str]) -> dict[str, Any]:
+def _assignments(option: str, texts: list[str]) -> dict[str, str]:
     """Columns and the expressions that they are set to."""
-    found: dict[str, Any] = {}
+    found: dict[str, str] = {}
     for text in texts:
         column, equals, expression = text.partition("=")
         if not equals or not column.strip() or not expression.strip():
             raise ValueError(f"{option} must be written COLUMN=SQL, got {text!r}")
         if column.strip() in found:
             raise ValueError(f"{option} names column '{column.strip()}' twice")
-        found[column.strip()] = sql(expression.strip())
+        found[column.strip()] = expression.strip()
     return found
 
 
-def _report(session: Session, result: Any) -> Exit:
-    session.output.json(result.to_dict())
-    _figures(session, result.to_dict())
-    return exit_of_result(result)
-
-
-def _figures(session: Session, figures: dict[str, Any]) -> None:
-    output = session.output
-    output.line(session.arguments.path)
-    if figures.get("dry_run"):
+def _report(session: Session, result: ChangeResult | RepartitionResult) -> Exit:
+    output, figures = session.output, result.to_dict()
+    output.json(
+        figures
+        | {
+            "engine": result.engine,
+            "seconds": round(result.seconds, 3),
+            "publish": result.publish,
+            "notes": [*result.notes, *result.engine_notes],
+            "recovered": list(result.recovered),
+        }
+    )
+    if figures["dry_run"]:
         output.line("a dry run: nothing was changed")
     for name, value in figures.items():
-        if isinstance(value, int) and not isinstance(value, bool):
-            output.line(f"  {name.replace('_', ' ')}: {value:,}")
-        elif isinstance(value, str):
-            output.line(f"  {name.replace('_', ' ')}: {value}")
+        shown = f"{value:,}" if isinstance(value, int) else str(value)
+        if name != "dry_run":
+            output.line(f"{name.replace('_', ' ')}: {shown}")
+    output.lines("note", (*result.notes, *result.engine_notes))
+    output.lines("recovered", result.recovered)
+    return exit_of_result(result)
