@@ -1,5 +1,6 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -245,12 +246,16 @@ class RunLog:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._last: tuple[str, int] | None = None
+        # Steps are reported once they are done: the first phase began with this.
+        self._began = time.monotonic()
 
     def __call__(self, step: Progress) -> None:
         tenth = 10 * step.done // step.total if step.total else 0
         if (step.phase, tenth) != self._last:
-            self._last = step.phase, tenth
-            self._context.log.info(f"{step.phase}: {step.done} of {step.total}")
+            self._context.log.info(step.describe(time.monotonic() - self._began))
+        self._last = step.phase, tenth
+        if step.done == step.total:  # the next phase begins now
+            self._began = time.monotonic()
 
 
 @contextmanager
