@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from maintenance_assets.model.health import DatasetHealth
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
+from maintenance_assets.planning.health_parts import listing_report
 
 MAX_ROWS = 20
 """Rows of a table in metadata: a plan may have thousands of groups."""
@@ -166,5 +167,8 @@ def health_metadata(
         "total_bytes": health.total_bytes,
         "partition_count": health.partitions,
         "gain": health.gain,
+        "health_explained": dagster.MetadataValue.md(
+            bullets(listing_report(health).explained()) or "nothing to better"
+        ),
         "worst_partitions": dagster.MetadataValue.md("\n".join(lines) if worst else "none"),
     }

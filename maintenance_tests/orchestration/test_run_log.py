@@ -1,0 +1,37 @@
+"""Progress in the log of a run."""
+
+import logging
+from types import SimpleNamespace
+
+import pytest
+
+from maintenance_assets.model.health import DatasetHealth
+from maintenance_assets.model.progress import Progress
+from maintenance_assets.orchestration.maintenance import RunLog
+from maintenance_assets.orchestration.metadata import health_metadata
+from maintenance_tests.orchestration.location import plain
+
+
+def test_a_line_at_every_tenth_with_groups_and_bytes(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "run")
+    log = RunLog(SimpleNamespace(log=logging.getLogger("run")))
+    log(Progress("discover", 300, 300))
+    for done in range(1, 101):
+        log(Progress("execute", done, 100, done * 1024**2, 100 * 1024**2))
+    lines = caplog.messages
+    assert lines[0] == "discover: 300 of 300 files"
+    assert lines[1].startswith("execute: 1 of 100 groups, 1.0 MiB of 100 MiB, about ")
+    assert lines[-1] == "execute: 100 of 100 groups, 100 MiB of 100 MiB"
+    assert len(lines) == 1 + 11
+
+
+def test_health_is_explained_in_the_words_of_the_sensor() -> None:
+    health = DatasetHealth(partitions=2, file_count=12, total_bytes=100, small_files=12, gain=10)
+    metadata = plain(health_metadata(health, ()))
+    assert metadata["health"] == 16.7
+    assert metadata["health_explained"] == (
+        "- small files: -83.3 (12 small files of 12, 10 could be saved)"
+    )
+    assert (
+        plain(health_metadata(DatasetHealth(1, 1), ()))["health_explained"] == "nothing to better"
+    )
