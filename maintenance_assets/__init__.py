@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         compact_parquet_dataset_pyarrow,
         optimize_parquet_dataset_pyarrow,
     )
+    from maintenance_assets.api.repartitioner import Repartitioner
     from maintenance_assets.errors import (
         ConcurrentChangeError,
         DatasetConfigError,
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.repartition import repartition
     from maintenance_assets.operations.restore import RestoreResult, restore
     from maintenance_assets.operations.results import (
         ChangeResult,
         CompactionResult,
         OptimizeResult,
         RecoveryResult,
+        RepartitionResult,
     )
     from maintenance_assets.operations.saved_plans import execute_plan, load_plan, save_plan
     from maintenance_assets.operations.status import status
@@ -81,6 +84,8 @@ _HOMES = {
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "RepartitionResult": "operations.results",
+    "Repartitioner": "api.repartitioner",
     "RestoreResult": "operations.restore",
     "SavedPlan": "model.saved_plans",
     "SparkParquetHandler": "api.handlers",
@@ -98,6 +103,7 @@ _HOMES = {
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "repartition": "operations.repartition",
     "restore": "operations.restore",
     "save_plan": "operations.saved_plans",
     "sql": "planning.values",
@@ -131,6 +137,8 @@ __all__ = [
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "RepartitionResult",
+    "Repartitioner",
     "RestoreResult",
     "SavedPlan",
     "SparkParquetHandler",
@@ -147,6 +155,7 @@ __all__ = [
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "repartition",
     "restore",
     "save_plan",
     "sql",

@@ -143,7 +143,11 @@ def _planned(output: Output, result: CompactionResult) -> None:
 
 def _gains(output: Output, result: OptimizeResult) -> None:
     rows = [
-        (gain.column, f"{gain.share_before:.1%}", f"{gain.share_after:.1%}")
+        (
+            gain.column,
+            f"{gain.share_before:.1%}" if gain.is_known_before else "unknown",
+            f"{gain.share_after:.1%}" if gain.is_known_after else "unknown",
+        )
         for gain in result.gains
     ]
     output.table(("look-up by", ">files opened before", ">after"), rows)

@@ -22,7 +22,7 @@ from maintenance_assets.operations.compact import CompactionPlanner
 from maintenance_assets.operations.optimize import ClusteringPlanner
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 from maintenance_assets.operations.rewrite import failure_message, open_run
-from maintenance_assets.planning.layout import layout_of
+from maintenance_assets.planning.layout import grid_hash
 from maintenance_assets.planning.optimization import OptimizePolicy
 from maintenance_assets.planning.saved_plans import from_json, json_filter, to_json
 from maintenance_assets.storage.filesystems import Store, location
@@ -217,8 +217,7 @@ def _saved_group(group: RewriteGroup, plan: CompactionPlan) -> SavedGroup:
 
 def _grid(group: RewriteGroup) -> str:
     """What tells one clustering from another; nothing where rows keep their order."""
-    layout = layout_of(group.schema) if group.clustering is not None else None
-    return layout.grid if layout is not None else ""
+    return "" if group.clustering is None else grid_hash(group.clustering)
 
 
 def _below(failure: GroupFailure, root: str) -> GroupFailure:

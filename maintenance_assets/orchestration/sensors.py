@@ -7,7 +7,7 @@ import dagster
 from maintenance_assets.orchestration.attempts import last_attempts, run_request, streak_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.maintenance import Target
-from maintenance_assets.orchestration.metadata import health_metadata
+from maintenance_assets.orchestration.metadata import health_metadata, health_words
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 from maintenance_assets.planning.debts import Limits, Sweep, Tick, tick
 
@@ -80,5 +80,5 @@ def _observations(target: Target, found: Tick) -> list[dagster.AssetObservation]
     """The dataset's health, once per look at all of it and only when it is news."""
     if found.finished is None or not found.changed:
         return []
-    metadata = health_metadata(found.finished, found.worst)
+    metadata = {**health_metadata(found.finished, found.worst), **health_words(found.finished)}
     return [dagster.AssetObservation(target.asset_key, metadata=metadata)]

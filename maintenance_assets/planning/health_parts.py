@@ -47,10 +47,13 @@ def footer_health(files: Sequence[DataFile]) -> FooterHealth:
     """Look at the footers of one partition."""
     kinds: dict[bytes, DataFile] = {}
     counted: Counter[bytes] = Counter()
+    known: dict[str, bytes] = {}
     for file in files:
-        kind = file.schema.arrow.remove_metadata().serialize().to_pybytes()
-        kinds.setdefault(kind, file)
-        counted[kind] += 1
+        fingerprint = file.schema.fingerprint
+        if fingerprint not in known:  # thousands of files share a handful of schemas
+            known[fingerprint] = file.schema.arrow.remove_metadata().serialize().to_pybytes()
+        kinds.setdefault(known[fingerprint], file)
+        counted[known[fingerprint]] += 1
     return FooterHealth(
         file_count=len(files),
         tiny=sum(has_tiny_row_groups(file) for file in files),
@@ -62,8 +65,8 @@ def footer_health(files: Sequence[DataFile]) -> FooterHealth:
 
 def clustered_by(files: Sequence[DataFile]) -> tuple[str, ...]:
     """The columns that most clustered files of a partition are laid out by."""
-    layouts = {id(f.schema): layout_of(f.schema.arrow) for f in files}
-    found = Counter(layout.columns for f in files if (layout := layouts[id(f.schema)]) is not None)
+    layouts = (layout_of(file) for file in files)
+    found = Counter(layout.columns for layout in layouts if layout is not None)
     return found.most_common(1)[0][0] if found else ()
 
 

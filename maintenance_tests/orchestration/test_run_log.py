@@ -8,7 +8,7 @@ import pytest
 from maintenance_assets.model.health import DatasetHealth
 from maintenance_assets.model.progress import Progress
 from maintenance_assets.orchestration.maintenance import RunLog
-from maintenance_assets.orchestration.metadata import health_metadata
+from maintenance_assets.orchestration.metadata import health_words
 from maintenance_tests.orchestration.location import plain
 
 
@@ -27,11 +27,6 @@ def test_a_line_at_every_tenth_with_groups_and_bytes(caplog: pytest.LogCaptureFi
 
 def test_health_is_explained_in_the_words_of_the_sensor() -> None:
     health = DatasetHealth(partitions=2, file_count=12, total_bytes=100, small_files=12, gain=10)
-    metadata = plain(health_metadata(health, ()))
-    assert metadata["health"] == 16.7
-    assert metadata["health_explained"] == (
-        "- small files: -83.3 (12 small files of 12, 10 could be saved)"
-    )
-    assert (
-        plain(health_metadata(DatasetHealth(1, 1), ()))["health_explained"] == "nothing to better"
-    )
+    words = "- small files: -83.3 (12 small files of 12, 10 could be saved)"
+    assert plain(health_words(health)) == {"health_explained": words}
+    assert plain(health_words(DatasetHealth(1, 1))) == {"health_explained": "nothing to better"}

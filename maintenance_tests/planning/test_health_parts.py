@@ -10,6 +10,7 @@ import pytest
 from maintenance_assets.model.clustering import Layout
 from maintenance_assets.model.files import ColumnRange, DataFile, FileSchema
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, HealthReport
+from maintenance_assets.operations.naming import output_name
 from maintenance_assets.planning.health import measure_partition
 from maintenance_assets.planning.health_parts import (
     clustered_by,
@@ -24,7 +25,7 @@ from maintenance_assets.planning.survey import drifted_columns, schema_count, si
 
 POLICY = HealthPolicy(target_bytes=1000, small_bytes=750)
 PLAIN = pa.schema([("id", pa.int64())])
-LAYOUT = Layout("hilbert", ("id",), 8, "grid", "run", 4, 1000, None)
+LAYOUT = Layout("hilbert", ("id",), 8, "grid", "run", 4, 1000, None, (100,), ())
 
 
 def file(
@@ -38,7 +39,7 @@ def file(
 
 def clustered(*bounds: tuple[Any, Any]) -> list[DataFile]:
     schema = with_layout(PLAIN, LAYOUT)
-    return [file(f"{number}", schema, one) for number, one in enumerate(bounds)]
+    return [file(output_name("optimized"), schema, one, has_page_index=True) for one in bounds]
 
 
 def healthy(files: int = 4) -> Any:
