@@ -113,6 +113,23 @@ def test_a_backup_id_that_leaves_the_backups_is_refused(
     assert "backup_id must be the name of a backup" in ran.error
 
 
+@pytest.mark.parametrize("path", ["../outside.parquet", "/outside.parquet", "day=1/../../x", ""])
+def test_a_manifest_that_leaves_the_dataset_is_refused(
+    shell: Shell, lake: Lake, tmp_path: Path, path: str
+) -> None:
+    backups = ("--backup-path", tmp_path / "backups")
+    made = shell("delete", lake.url, "--where", "id = 1", *backups, "--json").json["backup_id"]
+    manifest = tmp_path / "backups" / made / "manifest.json"
+    content = json.loads(manifest.read_text())
+    content["inputs"][0]["path"] = path
+    manifest.write_text(json.dumps(content))
+    before = lake.tree()
+    ran = shell("restore", lake.url, made, *backups)
+    assert ran.code == 1
+    assert f"'{path}' is not a path below the dataset" in ran.error
+    assert lake.tree() == before
+
+
 def test_repartition_lays_files_out_anew(shell: Shell, lake: Lake, tmp_path: Path) -> None:
     target = Lake(str(tmp_path / "by_side"))
     before = lake.tree()
