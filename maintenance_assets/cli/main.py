@@ -40,14 +40,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     secrets = Secrets()
     secrets.learn_environment(os.environ)
-    with _safe_streams(secrets):
+    with _safe_streams(secrets) as stdout:
         try:
             arguments = build_parser().parse_args(argv)
         except SystemExit as end:  # --help, --version, or a message that was printed
             return int(end.code or 0)
         with _ended_by_signal(), _logging(arguments.debug):
             try:
-                code = _run(arguments, secrets)
+                code = _run(arguments, secrets, stdout)
                 sys.stdout.flush()
                 return code
             except KeyboardInterrupt:
@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return exit_of_error(error)
 
 
-def _run(arguments: Any, secrets: Secrets) -> int:
+def _run(arguments: Any, secrets: Secrets, stdout: SafeStream) -> int:
     options = None
     if hasattr(arguments, "storage_option"):
         options = from_process(arguments.storage_option, arguments.storage_options_file)
@@ -73,7 +73,7 @@ def _run(arguments: Any, secrets: Secrets) -> int:
             secrets.learn_url(getattr(arguments, name, None) or "")
     module, _, name = _COMMANDS[arguments.command].partition(":")
     command = getattr(import_module(f"maintenance_assets.cli.{module}"), name)
-    return int(command(Session(arguments, options)))
+    return int(command(Session(arguments, options, stdout)))
 
 
 def _say(text: str) -> None:
@@ -81,17 +81,18 @@ def _say(text: str) -> None:
 
 
 @contextlib.contextmanager
-def _safe_streams(secrets: Secrets) -> Iterator[None]:
+def _safe_streams(secrets: Secrets) -> Iterator[SafeStream]:
     """Nothing is printed that is a secret, and nothing fails because of an odd file name."""
     kept = sys.stdout, sys.stderr
     for stream in kept:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="backslashreplace")
-    sys.stdout = cast(TextIO, SafeStream(kept[0], secrets))
+    stdout = SafeStream(kept[0], secrets)
+    sys.stdout = cast(TextIO, stdout)
     sys.stderr = cast(TextIO, SafeStream(kept[1], secrets))
     try:
-        yield
+        yield stdout
     finally:
         sys.stdout, sys.stderr = kept
 

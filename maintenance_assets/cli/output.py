@@ -1,9 +1,9 @@
 """What is printed on stdout: tables for people, one JSON object for machines."""
 
-import json
-import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TextIO, cast
+
+from maintenance_assets.cli.secrets import SafeStream
 
 _WIDTH = 160
 """Of a table that goes into a file or a pipe."""
@@ -13,18 +13,19 @@ _BAR = 30
 class Output:
     """Prints a report in the form that was asked for."""
 
-    def __init__(self, as_json: bool) -> None:
+    def __init__(self, stream: SafeStream, as_json: bool) -> None:
+        self._stream = stream
         self.as_json = as_json
 
     def json(self, content: Mapping[str, Any]) -> None:
         """The report for machines, if they are asked for."""
         if self.as_json:
-            print(json.dumps(content, default=str, indent=2))
+            self._stream.write_json(content)
 
     def line(self, text: str = "") -> None:
         """A line for people."""
         if not self.as_json:
-            print(text)
+            print(text, file=self._stream)
 
     def lines(self, label: str, texts: Iterable[str], most: int = 20) -> None:
         """Lines with a label in front."""
@@ -47,11 +48,11 @@ class Output:
             table.add_column(name.lstrip(">"), justify="right" if right else "left")
         for row in rows:
             table.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
-        width = None if sys.stdout.isatty() else _WIDTH
+        width = None if self._stream.isatty() else _WIDTH
         # Paths may hold what looks like markup.
-        Console(file=sys.stdout, width=width, markup=False, emoji=False, highlight=False).print(
-            table
-        )
+        stream = cast(TextIO, self._stream)
+        console = Console(file=stream, width=width, markup=False, emoji=False, highlight=False)
+        console.print(table)
 
 
 def bar(share: float) -> str:

@@ -1,5 +1,6 @@
 """Secrets stay secret: whatever is printed goes through here."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -42,6 +43,8 @@ _SECRET_VARIABLE = re.compile(
 )
 _SHORTEST = 4
 """What is shorter would take ordinary words apart."""
+_SHORTEST_VARIABLE = 8
+"""The same where only a name makes a secret of it: TOKEN_CACHE=false is none."""
 
 
 class Secrets:
@@ -71,12 +74,25 @@ class Secrets:
     def learn_environment(self, environment: Mapping[str, str]) -> None:
         """Remember what variables hold that are called a secret."""
         for name, value in environment.items():
-            if _SECRET_VARIABLE.search(name) and not os.path.exists(value):
+            is_word = len(value) < _SHORTEST_VARIABLE or os.path.exists(value)
+            if _SECRET_VARIABLE.search(name) and not is_word:
                 self._add(value)
 
     def hide(self, text: str) -> str:
         """The text without any of them."""
         return text if self._pattern is None else self._pattern.sub(HIDDEN, text)
+
+    def hide_in(self, content: Any) -> Any:
+        """The same for texts in lists and mappings; numbers and names stay what they are."""
+        match content:
+            case str():
+                return self.hide(content)
+            case Mapping():
+                return {key: self.hide_in(one) for key, one in content.items()}
+            case list() | tuple():
+                return [self.hide_in(one) for one in content]
+            case _:
+                return content
 
     def _add(self, value: str) -> None:
         if len(value) < _SHORTEST or value in self._values:
@@ -98,6 +114,11 @@ class SafeStream:
         """Write the text without secrets."""
         self._stream.write(self._secrets.hide(text))
         return len(text)
+
+    def write_json(self, content: Mapping[str, Any]) -> None:
+        """Write an object whose texts have no secrets; it stays JSON, whatever a secret is."""
+        safe = json.dumps(self._secrets.hide_in(content), default=str, indent=2)
+        self._stream.write(f"{safe}\n")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -7,15 +7,21 @@ from typing import Any
 
 from maintenance_assets.cli.output import Output
 from maintenance_assets.cli.progress import progress_bars
+from maintenance_assets.cli.secrets import SafeStream
 
 
 class Session:
     """One call of a command."""
 
-    def __init__(self, arguments: argparse.Namespace, storage_options: dict[str, Any] | None):
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        storage_options: dict[str, Any] | None,
+        stdout: SafeStream,
+    ) -> None:
         self.arguments = arguments
         self.storage_options = storage_options
-        self.output = Output(arguments.json)
+        self.output = Output(stdout, arguments.json)
 
     @contextmanager
     def working(self) -> Iterator[dict[str, Any]]:

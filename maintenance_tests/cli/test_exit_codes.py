@@ -104,6 +104,12 @@ def test_a_busy_dataset_is_3_and_names_who_holds_it(shell: Shell, local: Lake) -
     assert "busy: compact run 01890000" in status.out
 
 
+def test_a_plan_that_is_a_directory_is_one_line(shell: Shell, tmp_path: Path) -> None:
+    ran = shell("execute", tmp_path)
+    assert ran.code == 1
+    assert ran.error.startswith("IsADirectoryError: ")
+
+
 def conflicting(local: Lake) -> None:
     local.write("a=1/x.parquet", {"id": [1]})
     local.write("a=1/y.parquet", {"id": ["one"]})

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from maintenance_assets import compact, recover
 from maintenance_tests.cli.shell import command, run_process
 from maintenance_tests.datasets import Lake, one_row_files
 
@@ -72,9 +73,9 @@ def test_a_signal_leaves_every_row_and_a_dataset_that_recovers(
         assert len(err.splitlines()) == 1
         assert not (root / "_maintenance").exists()
     assert total(root) == expected
-    assert run_process("recover", root).code == 0
+    recover(root)
     assert not (root / "_maintenance").exists()
-    assert run_process("compact", root).code == 0
+    compact(root)
     assert total(root) == expected
 
 
@@ -113,7 +114,6 @@ def test_long_work_draws_bars_on_a_terminal_alone(tmp_path: Path) -> None:
     assert "reading footers" in drawn
     assert "rewriting" in drawn
     assert on_a_terminal("compact", tmp_path / "b", "--no-progress") == ""
-    assert run_process("compact", tmp_path / "a").err == ""
 
 
 def loaded_by(*words: str) -> list[str]:
@@ -141,9 +141,6 @@ def test_commands_load_no_engine_that_they_do_not_use(tmp_path: Path) -> None:
 
 def test_messages_and_reports_go_where_they_belong(tmp_path: Path) -> None:
     one_row_files(Lake(str(tmp_path / "lake")), 3)
-    ran = run_process("compact", tmp_path / "lake", "--debug", "--json")
-    assert ran.code == 0
+    ran = run_process("compact", tmp_path / "lake", "--json")
+    assert (ran.code, ran.err) == (0, "")
     assert ran.json["after_file_count"] == 1
-    refused = run_process("execute", tmp_path / "lake")
-    assert (refused.code, refused.out) == (1, "")
-    assert "IsADirectoryError" in refused.error

@@ -120,6 +120,16 @@ def test_values_of_secret_variables_are_hidden(
     assert "hunter2" not in ran.error
 
 
+def test_json_stays_json_whatever_a_secret_is(
+    shell: Shell, local: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_row_files(local, 4)
+    monkeypatch.setenv("TOKEN_CACHE", "false")
+    options = ("--storage-option", "a=file", "--storage-option", "b=false,")
+    ran = shell("compact", local.url, *options, "--json")
+    assert (ran.json["before_file_count"], ran.json["dry_run"]) == (4, False)
+
+
 def test_harmless_options_stay_readable() -> None:
     secrets = Secrets()
     secrets.learn({"endpoint_url": "http://store:9000", "client_kwargs": {"region_name": "lake"}})
