@@ -20,8 +20,10 @@ from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
 from maintenance_assets.orchestration.metadata import bullets, result_metadata, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.orchestration.throughput import measured_throughput
 from maintenance_assets.planning.debts import is_text
 from maintenance_assets.planning.partitions import exactly
+from maintenance_assets.planning.worth import cost_words
 
 MAX_PARTITION_EVENTS = 100
 """Events of one run: a thousand of them take minutes to store."""
@@ -182,7 +184,15 @@ class DatasetMaintenance:
         if not dry_run:
             after = self._planner.health_of(self._dataset, partition)
             recorded[partition] |= {"health_after": round(after.score, 1)}
+        elif result.stats.rewritten_bytes:
+            recorded[partition] |= {"cost": self._cost(context, result)}
         return failed
+
+    def _cost(self, context: Context, result: CompactionResult) -> str:
+        """What the work would cost, by what runs on this dataset took before."""
+        key = self._target.asset_key
+        throughput = measured_throughput(context.instance, key, result.engine)
+        return cost_words(result.stats.rewritten_bytes, throughput)
 
     def _counts(self, result: CompactionResult, partition: str | None) -> dict[str, int]:
         """Rows where Dagster looks for them."""

@@ -9,7 +9,7 @@ from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.metadata import health_metadata, health_words
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.planning.debts import Limits, Sweep, Tick, tick
+from maintenance_assets.planning.debts import Sweep, Tick, tick
 
 PartitionsRequest = dagster.AddDynamicPartitionsRequest | dagster.DeleteDynamicPartitionsRequest
 
@@ -35,7 +35,7 @@ def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDe
             maintenance_planner.partitions(dataset, sweep.resume_after),
             sweep,
             dataset.health_policy,
-            Limits(dataset.sensor_seconds, dataset.max_runs_per_tick),
+            dataset.tick_limits,
             last_attempts(context.instance, dataset),
             time.time,
             streak_of(context.instance, dataset),

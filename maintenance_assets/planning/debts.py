@@ -39,6 +39,7 @@ class Attempt:
 
 
 MORE = "more than a tick may ask for"
+TOO_LARGE = "more bytes than a tick may ask for"
 COMPARED = 4
 """So many times more partitions than may be asked for are compared by their worth."""
 HOT_CHURN = 0.5
@@ -138,6 +139,8 @@ class Limits:
 
     seconds: float
     requests: int
+    size_bytes: int | None = None
+    """Of small files that are asked for; the first one may exceed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +232,8 @@ class _Look:
     ) -> None:
         self._policy = policy
         self._most = 1 if streak.is_long else limits.requests
+        self._most_bytes = limits.size_bytes
+        self._bytes = 0
         self._last_attempt = last_attempt
         self._streak = streak
         self._began = sweep.resume_after is None
@@ -276,6 +281,9 @@ class _Look:
             if len(self._first) >= self._most:
                 self._waiting[MORE] += 1
                 continue
+            if self._exceeds(needy.size_bytes):
+                self._waiting[TOO_LARGE] += 1
+                continue
             last = self._last_attempt(needy.name)
             wait = "" if last is None else _wait(last, needy.fingerprint, needy.now)
             if wait:
@@ -284,7 +292,13 @@ class _Look:
                 self._take(needy, last)
         self._needy.clear()
 
+    def _exceeds(self, size_bytes: int) -> bool:
+        """What is larger than the limit is asked for alone: it would otherwise wait for ever."""
+        most = self._most_bytes
+        return most is not None and self._bytes > 0 and self._bytes + size_bytes > most
+
     def _take(self, needy: "_Needy", last: Attempt | None) -> None:
+        self._bytes += needy.size_bytes
         if last is not None and last.fingerprint == needy.fingerprint:
             request = Request(needy.name, needy.fingerprint, last.number + 1, needy.reason)
             self._again.append((last.at, request))

@@ -393,3 +393,12 @@ def test_partitions_that_cannot_be_asked_for_leave_room_for_others() -> None:
     found = look([*rich, partition("b", 6)], None, instance, Limits(1e9, 2))
     assert names(found) == ["b"]
     assert found.waiting == {"a run has seen to exactly these files": 40}
+
+
+def test_a_tick_asks_for_no_more_bytes_than_it_may() -> None:
+    parts = [partition("a", 30), partition("b", 20), partition("c", 10)]
+    found = look(parts, limits=Limits(1e9, 10, size_bytes=450))
+    assert names(found) == ["a", "c"]
+    assert found.waiting == {"more bytes than a tick may ask for": 1}
+    # What is larger than that is asked for alone, rather than never.
+    assert names(look(parts, limits=Limits(1e9, 10, size_bytes=5))) == ["a"]
