@@ -47,15 +47,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return int(end.code or 0)
         with _ended_by_signal(), _logging(arguments.debug):
             try:
-                code = _run(arguments, secrets, stdout)
-                sys.stdout.flush()
-                return code
+                return _run(arguments, secrets, stdout)
             except KeyboardInterrupt:
                 _say("interrupted; what was open is undone, now or by the next run or `recover`")
                 return Exit.INTERRUPTED
-            except BrokenPipeError:  # whoever read our output has seen enough
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                return Exit.DONE
             # The outermost place: whatever it is, a shell gets a line and a code.
             except Exception as error:
                 if arguments.debug:
@@ -73,7 +68,9 @@ def _run(arguments: Any, secrets: Secrets, stdout: SafeStream) -> int:
             secrets.learn_url(getattr(arguments, name, None) or "")
     module, _, name = _COMMANDS[arguments.command].partition(":")
     command = getattr(import_module(f"maintenance_assets.cli.{module}"), name)
-    return int(command(Session(arguments, options, stdout)))
+    code = int(command(Session(arguments, options, stdout)))
+    stdout.flush()
+    return code
 
 
 def _say(text: str) -> None:

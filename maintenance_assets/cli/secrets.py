@@ -3,7 +3,8 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 HIDDEN = "***"
@@ -104,7 +105,10 @@ class Secrets:
 
 
 class SafeStream:
-    """A text stream that lets no secret through."""
+    """A text stream that lets no secret through, and goes silent once nobody reads it.
+
+    Work goes on without a reader, and its exit code is that of the work.
+    """
 
     def __init__(self, stream: TextIO, secrets: Secrets) -> None:
         self._stream = stream
@@ -112,13 +116,29 @@ class SafeStream:
 
     def write(self, text: str) -> int:
         """Write the text without secrets."""
-        self._stream.write(self._secrets.hide(text))
+        with self._silent_without_reader():
+            self._stream.write(self._secrets.hide(text))
         return len(text)
 
     def write_json(self, content: Mapping[str, Any]) -> None:
         """Write an object whose texts have no secrets; it stays JSON, whatever a secret is."""
         safe = json.dumps(self._secrets.hide_in(content), default=str, indent=2)
-        self._stream.write(f"{safe}\n")
+        with self._silent_without_reader():
+            self._stream.write(f"{safe}\n")
+
+    def flush(self) -> None:
+        """Send what is written to its reader."""
+        with self._silent_without_reader():
+            self._stream.flush()
+
+    @contextmanager
+    def _silent_without_reader(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._stream.fileno())
+            os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

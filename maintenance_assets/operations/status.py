@@ -87,7 +87,7 @@ def status(
         codecs=tuple(sorted({codec for file in files for codec in file.codecs})),
         clustered_by=clustered_by(files),
         health=dataset_report(total, footers, len(unreadable)),
-        worst=_worst(statuses)[:worst],
+        worst=_worst(statuses)[: max(0, worst)],
         in_need=sum(part.decision.run for part in statuses),
         schemas=schema_count(files),
         drift=drifted_columns(files),

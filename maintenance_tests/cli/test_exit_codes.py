@@ -143,6 +143,7 @@ def test_work_of_which_nothing_could_be_done_is_1(shell: Shell, local: Lake) -> 
         (RecoveryError("x"), Exit.FAILED),
         (BackupError("x"), Exit.FAILED),
         (PermissionError("x"), Exit.FAILED),
+        (BrokenPipeError("a store hung up"), Exit.FAILED),
         (MemoryError(), Exit.FAILED),
     ],
     ids=lambda value: type(value).__name__,

@@ -79,14 +79,31 @@ def test_a_signal_leaves_every_row_and_a_dataset_that_recovers(
     assert total(root) == expected
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
-    one_row_files(Lake(str(tmp_path / "lake")), 3)
+def without_a_reader(*words: object) -> "subprocess.CompletedProcess[str]":
+    """A command whose stdout nobody reads."""
     ours, theirs = os.pipe()
     os.close(ours)
-    words = command("status", tmp_path / "lake")
-    done = subprocess.run(words, stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=SECONDS)
+    done = subprocess.run(
+        command(*words), stdout=theirs, stderr=subprocess.PIPE, text=True, timeout=SECONDS
+    )
     os.close(theirs)
+    return done
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
+    one_row_files(Lake(str(tmp_path / "lake")), 3)
+    done = without_a_reader("status", tmp_path / "lake")
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_code_is_that_of_the_work_whoever_reads(tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    one_row_files(lake, 3, "a=1")
+    lake.write("a=2/x.parquet", {"id": [1]})
+    lake.write("a=2/y.parquet", {"id": ["one"]})
+    done = without_a_reader("compact", lake.url)
+    assert done.returncode == 4
+    assert len(done.stderr.splitlines()) == 1
 
 
 def on_a_terminal(*words: object) -> str:
