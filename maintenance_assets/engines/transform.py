@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from maintenance_assets.engines.conform import conform_array, conform_batch
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning.content_hash import value_hashes
+from maintenance_assets.planning.schema_drift import widen
 
 _NOT_IN_POLARS = (
     pa.types.is_decimal256,
@@ -120,6 +121,13 @@ def conformed(found: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
             raise RewriteError(
                 f"transform_fn returned a batch {what} column '{names[0]}', unlike the first one. "
                 "It has to return the same columns for every batch"
+            )
+    for field in schema:
+        given = found.schema.field(field.name).type
+        if widen(field.type, given) != field.type:
+            raise RewriteError(
+                f"transform_fn returned column '{field.name}' as {given} after it had returned it "
+                f"as {field.type}. It has to return the same types for every batch"
             )
     batch = conform_batch(found, schema, "what transform_fn returned")
     for field, array in zip(schema, batch.columns, strict=True):

@@ -331,6 +331,11 @@ class RepartitionRun:
         engine: str,
         schema: pa.Schema,
     ) -> RepartitionResult:
+        for directory in sorted(rows):
+            if any(segment.endswith("=") for segment in directory.split("/")):
+                note = f"Spark refuses datasets with an empty partition value, here '{directory}'"
+                self.notes[note] = None
+                break
         return RepartitionResult(
             stats=stats,
             engine=engine,
