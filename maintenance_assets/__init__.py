@@ -19,9 +19,11 @@ if TYPE_CHECKING:
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
+        InvalidPlanError,
         LeaseHeldError,
         LeaseLostError,
         MaintenanceError,
+        PlanOutdatedError,
         RecoveryError,
         UnreadableFileError,
         UnsupportedDatasetError,
@@ -30,7 +32,9 @@ if TYPE_CHECKING:
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
+    from maintenance_assets.model.saved_plans import SavedPlan
     from maintenance_assets.model.stats import MaintenanceStats
+    from maintenance_assets.model.status import DatasetStatus
     from maintenance_assets.operations.compact import compact
     from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
@@ -44,6 +48,8 @@ if TYPE_CHECKING:
         RecoveryResult,
         RepartitionResult,
     )
+    from maintenance_assets.operations.saved_plans import execute_plan, load_plan, save_plan
+    from maintenance_assets.operations.status import status
     from maintenance_assets.operations.update import update
     from maintenance_assets.operations.upsert import upsert
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
@@ -61,10 +67,12 @@ _HOMES = {
     "ConcurrentChangeError": "errors",
     "DatasetConfig": "orchestration.config",
     "DatasetConfigError": "errors",
+    "DatasetStatus": "model.status",
     "DuckDBParquetHandler": "api.handlers",
     "EngineUnavailableError": "errors",
     "FileInfo": "model.files",
     "IncompleteMaintenanceError": "errors",
+    "InvalidPlanError": "errors",
     "LeaseHeldError": "errors",
     "LeaseLostError": "errors",
     "MaintenanceError": "errors",
@@ -72,12 +80,14 @@ _HOMES = {
     "OptimizeResult": "operations.results",
     "ParquetCRUD": "api.crud",
     "ParquetCompactor": "api.compactor",
+    "PlanOutdatedError": "errors",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
     "RepartitionResult": "operations.results",
     "Repartitioner": "api.repartitioner",
     "RestoreResult": "operations.restore",
+    "SavedPlan": "model.saved_plans",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
@@ -86,6 +96,8 @@ _HOMES = {
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "delete": "operations.delete",
+    "execute_plan": "operations.saved_plans",
+    "load_plan": "operations.saved_plans",
     "optimize": "operations.optimize",
     "optimize_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "plan_compaction_groups": "api.planning",
@@ -93,7 +105,9 @@ _HOMES = {
     "recover": "operations.recover",
     "repartition": "operations.repartition",
     "restore": "operations.restore",
+    "save_plan": "operations.saved_plans",
     "sql": "planning.values",
+    "status": "operations.status",
     "update": "operations.update",
     "upsert": "operations.upsert",
 }
@@ -106,10 +120,12 @@ __all__ = [
     "CompactionResult",
     "ConcurrentChangeError",
     "DatasetConfigError",
+    "DatasetStatus",
     "DuckDBParquetHandler",
     "EngineUnavailableError",
     "FileInfo",
     "IncompleteMaintenanceError",
+    "InvalidPlanError",
     "LeaseHeldError",
     "LeaseLostError",
     "MaintenanceError",
@@ -117,12 +133,14 @@ __all__ = [
     "OptimizeResult",
     "ParquetCRUD",
     "ParquetCompactor",
+    "PlanOutdatedError",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
     "RepartitionResult",
     "Repartitioner",
     "RestoreResult",
+    "SavedPlan",
     "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",
@@ -130,6 +148,8 @@ __all__ = [
     "compact",
     "compact_parquet_dataset_pyarrow",
     "delete",
+    "execute_plan",
+    "load_plan",
     "optimize",
     "optimize_parquet_dataset_pyarrow",
     "plan_compaction_groups",
@@ -137,7 +157,9 @@ __all__ = [
     "recover",
     "repartition",
     "restore",
+    "save_plan",
     "sql",
+    "status",
     "update",
     "upsert",
 ]

@@ -33,6 +33,15 @@ class UnreadableFileError(MaintenanceError):
         )
 
 
+class InvalidPlanError(MaintenanceError, ValueError):
+    """A saved plan cannot be read, or is not what was saved; nothing was changed."""
+
+    def __init__(self, problem: str, source: str = "") -> None:
+        self.problem = problem
+        named = f" '{source}'" if source else ""
+        super().__init__(f"The plan{named} cannot be used: {problem}. Save a new one.")
+
+
 class DescribesConflict(Protocol):
     """What SchemaConflictError needs to know of a conflict."""
 

@@ -19,13 +19,21 @@ from maintenance_assets import Progress, compact, compact_parquet_dataset_pyarro
 PUBLIC = sorted(maintenance_assets.__all__)
 NEEDED = {
     "CompactionGroup",
+    "DatasetStatus",
     "FileInfo",
+    "InvalidPlanError",
     "MaintenanceStats",
+    "PlanOutdatedError",
+    "SavedPlan",
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "execute_plan",
+    "load_plan",
     "plan_compaction_groups",
     "recover",
+    "save_plan",
+    "status",
 }
 HEAVY = ("pyspark", "duckdb", "pandas", "polars", "dagster")
 REQUIRED = Parameter.empty
@@ -120,7 +128,7 @@ def test_signatures_of_the_functions_the_seeds_name(name: str, expected: dict[st
     assert {p.kind for p in parameters.values()} == {Parameter.POSITIONAL_OR_KEYWORD}
 
 
-@pytest.mark.parametrize("name", ["compact", "recover"])
+@pytest.mark.parametrize("name", ["compact", "recover", "status"])
 def test_the_neutral_operations_take_a_path_and_named_options(name: str) -> None:
     path, *options = signature(name).values()
     assert (path.name, path.default) == ("path", REQUIRED)

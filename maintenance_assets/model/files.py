@@ -32,6 +32,8 @@ class UntouchedFile(FileInfo):
     """A file that a plan leaves alone, and why."""
 
     reason: str = ""
+    version: str = field(default="", compare=False, repr=False)
+    """Where the plan depends on it."""
 
 
 @dataclass(frozen=True, slots=True)

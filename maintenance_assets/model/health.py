@@ -1,6 +1,7 @@
 """How healthy a partition is, as far as a listing tells."""
 
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,43 @@ class PartitionHealth:
     def score(self) -> float:
         """100 when no file could be saved, towards 0 the more are superfluous."""
         return 100.0 if not self.file_count else 100.0 * (1 - self.gain / self.file_count)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthPart:
+    """One thing that keeps a score below 100, in points and in words."""
+
+    name: str
+    points: float
+    """What it takes off the 100."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """A score and what it is made of: 100 less the points of its parts."""
+
+    parts: tuple[HealthPart, ...] = ()
+
+    @property
+    def score(self) -> float:
+        """0 to 100."""
+        return max(0.0, 100.0 - sum(part.points for part in self.parts))
+
+    def explained(self) -> tuple[str, ...]:
+        """The parts that cost something, the worst first."""
+        worst = sorted(self.parts, key=lambda part: -part.points)
+        return tuple(
+            f"{part.name}: -{part.points:.1f} ({part.reason})" for part in worst if part.points
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Score and parts as plain values."""
+        parts = [
+            {"name": part.name, "points": round(part.points, 1), "reason": part.reason}
+            for part in self.parts
+        ]
+        return {"score": round(self.score, 1), "parts": parts}
 
 
 @dataclass(frozen=True, slots=True)

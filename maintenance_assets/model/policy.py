@@ -35,11 +35,17 @@ class CompactionPolicy:
         rows = _positive("target_rows_per_file", target_rows_per_file)
         if rows is not None and rows != int(rows):
             raise ValueError(f"target_rows_per_file must be a whole number, got {rows}")
-        # Whole numbers first: the largest floats would become infinite.
-        target_bytes = None if megabytes is None else max(1, int(Fraction(megabytes) * MIB))
+        target_bytes = bytes_of_mb("target_mb_per_file", megabytes)
         if megabytes is None and rows is None:
             target_bytes = DEFAULT_TARGET_BYTES
         return cls(target_bytes, None if rows is None else int(rows), codec_name(compression))
+
+
+def bytes_of_mb(name: str, value: object) -> int | None:
+    """Check a size given in MiB; None stays None."""
+    megabytes = _positive(name, value)
+    # Whole numbers first: the largest floats would become infinite.
+    return None if megabytes is None else max(1, int(Fraction(megabytes) * MIB))
 
 
 def memory_budget_bytes(memory_budget_mb: object) -> int:

@@ -2,20 +2,22 @@
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.errors import IncompleteMaintenanceError
-from maintenance_assets.model.files import Snapshot
+from maintenance_assets.model.files import DataFile, Snapshot
 from maintenance_assets.model.plans import CompactionPlan
 from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB, CompactionPolicy
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import failure_message, open_run
-from maintenance_assets.planning.compaction import plan_compaction
-from maintenance_assets.storage.filesystems import Store
+from maintenance_assets.planning.compaction import plan_compaction, plan_rewrites
+from maintenance_assets.storage.filesystems import Store, location
+
+Files = tuple[DataFile, ...]
 
 
 def compact(
@@ -43,7 +45,7 @@ def compact(
     started = time.monotonic()
     policy = CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression)
     run = open_run(
-        _Compaction(policy),
+        CompactionPlanner(policy),
         path,
         engine=engine,
         partition_filter=partition_filter,
@@ -55,14 +57,21 @@ def compact(
         on_progress=on_progress,
     )
     result = run.preview() if dry_run else run.execute()
-    result = replace(result, seconds=time.monotonic() - started)
+    result = replace(
+        result,
+        seconds=time.monotonic() - started,
+        dataset=location(path, run.store),
+        partition_filter=partition_filter,
+    )
     if result.failures and not dry_run:
         raise IncompleteMaintenanceError(failure_message(result), result)
     return result
 
 
 @dataclass(frozen=True, slots=True)
-class _Compaction:
+class CompactionPlanner:
+    """Plans what compaction does."""
+
     policy: CompactionPolicy
     operation: str = "compact"
     prefix: str = "compact"
@@ -73,3 +82,9 @@ class _Compaction:
     def plan(self, snapshot: Snapshot, store: Store, report: ProgressCallback) -> CompactionPlan:
         """Bin-pack what is small or oversized."""
         return plan_compaction(snapshot, self.policy)
+
+    def replan(
+        self, snapshot: Snapshot, groups: Sequence[Files], store: Store, report: ProgressCallback
+    ) -> CompactionPlan:
+        """The same for groups that were decided on before."""
+        return plan_rewrites(snapshot, groups, (), self.policy)

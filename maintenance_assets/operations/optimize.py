@@ -47,7 +47,7 @@ from maintenance_assets.planning.optimization import (
 )
 from maintenance_assets.planning.orderable import find_path
 from maintenance_assets.planning.partitions import known_partition_keys
-from maintenance_assets.storage.filesystems import Store
+from maintenance_assets.storage.filesystems import Store, location
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def optimize(
     are those of `compact`.
     """
     started = time.monotonic()
-    planner = _Clustering(
+    planner = ClusteringPlanner(
         OptimizePolicy(
             check_names(zorder_columns),
             check_curve(curve),
@@ -97,7 +97,11 @@ def optimize(
         on_progress=on_progress,
     )
     found = run.preview() if dry_run else run.execute()
-    result = planner.result(run, found, time.monotonic() - started)
+    result = replace(
+        planner.result(run, found, time.monotonic() - started),
+        dataset=location(path, run.store),
+        partition_filter=partition_filter,
+    )
     if result.failures and not dry_run:
         raise IncompleteMaintenanceError(failure_message(result), result)
     return result
@@ -134,7 +138,7 @@ def check_curve(curve: Any) -> Curve:
 
 
 @dataclass(slots=True)
-class _Clustering:
+class ClusteringPlanner:
     """Plans a clustering and, afterwards, tells what it gained."""
 
     policy: OptimizePolicy
@@ -155,7 +159,16 @@ class _Clustering:
 
     def plan(self, snapshot: Snapshot, store: Store, report: ProgressCallback) -> OptimizePlan:
         """Sample each partition and decide what to do with it."""
-        members = optimize_groups(snapshot.files)
+        return self.replan(snapshot, optimize_groups(snapshot.files), store, report)
+
+    def replan(
+        self,
+        snapshot: Snapshot,
+        members: Sequence[tuple[DataFile, ...]],
+        store: Store,
+        report: ProgressCallback,
+    ) -> OptimizePlan:
+        """The same for the partitions that these files are, whatever else is in the dataset."""
         policies = self._policies(snapshot, store, [files[0].directory for files in members])
         plan = _Parts()
         for done, files in enumerate(members):
@@ -340,7 +353,11 @@ class _Parts:
         """Files that stay, and why."""
         self.untouched += [
             UntouchedFile(
-                file.path, file.size_bytes, file.num_rows, reason if file.num_rows else "empty"
+                file.path,
+                file.size_bytes,
+                file.num_rows,
+                reason if file.num_rows else "empty",
+                file.version,
             )
             for file in files
         ]

@@ -44,6 +44,10 @@ class CompactionResult:
     written_by: Mapping[str, int] = field(default_factory=dict)
     """Groups written by each engine: what one cannot keep, another writes."""
     mode: str = "encode"
+    dataset: str = ""
+    """Where the dataset is, without credentials."""
+    partition_filter: Any = field(default=None, repr=False)
+    """As it was given."""
 
     @property
     def untouched(self) -> tuple[UntouchedFile, ...]:

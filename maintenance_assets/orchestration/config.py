@@ -26,6 +26,7 @@ from maintenance_assets.errors import DatasetConfigError
 from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.health import HealthPolicy
 from maintenance_assets.model.policy import DEFAULT_TARGET_BYTES, MIB, codec_name
+from maintenance_assets.planning.debts import Limits
 from maintenance_assets.planning.packing import SMALL
 
 _KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
@@ -74,6 +75,8 @@ class DatasetConfig(BaseModel):
     cooldown_minutes: NotNegative = 10.0
     sensor_interval_seconds: PositiveInt = 60
     max_runs_per_tick: PositiveInt = 5
+    max_gb_per_tick: Positive | None = None
+    """Small files, in GiB, that one tick may ask to be rewritten; a single run may exceed it."""
     sensor_seconds: TickSeconds = 40.0
     """Time that one tick of the sensor may take; it goes on from there at the next."""
     cron: str = "0 3 * * *"
@@ -192,6 +195,12 @@ class DatasetConfig(BaseModel):
         if self.target_mb_per_file is None:
             return DEFAULT_TARGET_BYTES
         return int(self.target_mb_per_file * MIB)
+
+    @property
+    def tick_limits(self) -> Limits:
+        """What one tick of the sensor may take and ask for."""
+        most = None if self.max_gb_per_tick is None else int(self.max_gb_per_tick * 1024 * MIB)
+        return Limits(self.sensor_seconds, self.max_runs_per_tick, most)
 
     @property
     def freshness_policy(self) -> dagster.FreshnessPolicy | None:

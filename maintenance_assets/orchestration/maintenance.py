@@ -1,5 +1,6 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,10 @@ from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
 from maintenance_assets.orchestration.metadata import bullets, result_metadata, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.orchestration.throughput import measured_throughput
 from maintenance_assets.planning.debts import is_text
 from maintenance_assets.planning.partitions import exactly
+from maintenance_assets.planning.worth import cost_words
 
 MAX_PARTITION_EVENTS = 100
 """Events of one run: a thousand of them take minutes to store."""
@@ -181,7 +184,15 @@ class DatasetMaintenance:
         if not dry_run:
             after = self._planner.health_of(self._dataset, partition)
             recorded[partition] |= {"health_after": round(after.score, 1)}
+        elif result.stats.rewritten_bytes:
+            recorded[partition] |= {"cost": self._cost(context, result)}
         return failed
+
+    def _cost(self, context: Context, result: CompactionResult) -> str:
+        """What the work would cost, by what runs on this dataset took before."""
+        key = self._target.asset_key
+        throughput = measured_throughput(context.instance, key, result.engine)
+        return cost_words(result.stats.rewritten_bytes, throughput)
 
     def _counts(self, result: CompactionResult, partition: str | None) -> dict[str, int]:
         """Rows where Dagster looks for them."""
@@ -245,12 +256,16 @@ class RunLog:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._last: tuple[str, int] | None = None
+        # Steps are reported once they are done: the first phase began with this.
+        self._began = time.monotonic()
 
     def __call__(self, step: Progress) -> None:
         tenth = 10 * step.done // step.total if step.total else 0
         if (step.phase, tenth) != self._last:
-            self._last = step.phase, tenth
-            self._context.log.info(f"{step.phase}: {step.done} of {step.total}")
+            self._context.log.info(step.describe(time.monotonic() - self._began))
+        self._last = step.phase, tenth
+        if step.done == step.total:  # the next phase begins now
+            self._began = time.monotonic()
 
 
 @contextmanager

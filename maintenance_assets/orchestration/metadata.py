@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from maintenance_assets.model.health import DatasetHealth
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
+from maintenance_assets.planning.health_parts import listing_report
 
 MAX_ROWS = 20
 """Rows of a table in metadata: a plan may have thousands of groups."""
@@ -168,3 +169,9 @@ def health_metadata(
         "gain": health.gain,
         "worst_partitions": dagster.MetadataValue.md("\n".join(lines) if worst else "none"),
     }
+
+
+def health_words(health: DatasetHealth) -> dict[str, Any]:
+    """Why the health is not better, as the command line says it."""
+    text = bullets(listing_report(health).explained())
+    return {"health_explained": dagster.MetadataValue.md(text or "nothing to better")}

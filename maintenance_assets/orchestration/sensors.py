@@ -7,9 +7,9 @@ import dagster
 from maintenance_assets.orchestration.attempts import last_attempts, run_request, streak_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.maintenance import Target
-from maintenance_assets.orchestration.metadata import health_metadata
+from maintenance_assets.orchestration.metadata import health_metadata, health_words
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.planning.debts import Limits, Sweep, Tick, tick
+from maintenance_assets.planning.debts import Sweep, Tick, tick
 
 PartitionsRequest = dagster.AddDynamicPartitionsRequest | dagster.DeleteDynamicPartitionsRequest
 
@@ -35,7 +35,7 @@ def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDe
             maintenance_planner.partitions(dataset, sweep.resume_after),
             sweep,
             dataset.health_policy,
-            Limits(dataset.sensor_seconds, dataset.max_runs_per_tick),
+            dataset.tick_limits,
             last_attempts(context.instance, dataset),
             time.time,
             streak_of(context.instance, dataset),
@@ -80,5 +80,5 @@ def _observations(target: Target, found: Tick) -> list[dagster.AssetObservation]
     """The dataset's health, once per look at all of it and only when it is news."""
     if found.finished is None or not found.changed:
         return []
-    metadata = health_metadata(found.finished, found.worst)
+    metadata = {**health_metadata(found.finished, found.worst), **health_words(found.finished)}
     return [dagster.AssetObservation(target.asset_key, metadata=metadata)]

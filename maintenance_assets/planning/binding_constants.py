@@ -14,6 +14,7 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maintenance_assets.planning.expressions import Literal, Nanoseconds
 from maintenance_assets.planning.families import (
@@ -30,8 +31,9 @@ from maintenance_assets.planning.moments import in_zone, moment, nanoseconds, pa
 from maintenance_assets.planning.sql_types import decimal_type
 from maintenance_assets.planning.typed import Compare, Constant, Decided, IsNull, Typed
 
-NULL_BOOLEAN = Constant(pa.scalar(None, pa.bool_()))
-FALSE = Constant(pa.scalar(False))
+# The first value that pyarrow makes of a Python one loads pandas: not while this is imported.
+NULL_BOOLEAN = Constant(pa.nulls(1, pa.bool_())[0])
+FALSE = Constant(pc.is_valid(pa.nulls(1))[0])
 _MAX_DIGITS = 76
 
 

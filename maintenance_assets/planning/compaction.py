@@ -65,7 +65,17 @@ def plan_groups(
 
 def plan_compaction(snapshot: Snapshot, policy: CompactionPolicy) -> CompactionPlan:
     """Plan the compaction of a discovered dataset."""
-    groups, untouched = plan_groups(snapshot.files, policy)
+    return plan_rewrites(snapshot, *plan_groups(snapshot.files, policy), policy)
+
+
+def plan_rewrites(
+    snapshot: Snapshot,
+    groups: Sequence[tuple[DataFile, ...]],
+    untouched: Sequence[UntouchedFile],
+    policy: CompactionPolicy,
+) -> CompactionPlan:
+    """A plan that rewrites these groups of files."""
+    untouched = list(untouched)
     ready: list[RewriteGroup] = []
     failures: list[GroupFailure] = []
     for group in groups:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, PartitionHealth
 from maintenance_assets.planning.health import decide
+from maintenance_assets.planning.worth import Candidate, ranked
 
 RunStatus = Literal["under way", "failed", "done"]
 Clock = Callable[[], float]
@@ -38,6 +39,11 @@ class Attempt:
 
 
 MORE = "more than a tick may ask for"
+TOO_LARGE = "more bytes than a tick may ask for"
+COMPARED = 4
+"""So many times more partitions than may be asked for are compared by their worth."""
+HOT_CHURN = 0.5
+"""Of a partition that is still written to, new files will soon undo about half of the gain."""
 LastAttempt = Callable[[str], Attempt | None]
 """Of a partition."""
 
@@ -133,6 +139,8 @@ class Limits:
 
     seconds: float
     requests: int
+    size_bytes: int | None = None
+    """Of small files that are asked for; the first one may exceed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +194,31 @@ def tick(
     return look.finished()
 
 
+@dataclass(frozen=True, slots=True)
+class _Needy(Candidate):
+    """A partition in need: what a run on it brings, and what it costs."""
+
+    fingerprint: str = ""
+    reason: str = ""
+    now: float = 0.0
+
+    @classmethod
+    def of(cls, part: PartitionHealth, policy: HealthPolicy, now: float, reason: str) -> "_Needy":
+        """One engine does them all, so bytes tell the cost as well as seconds."""
+        age = None if part.newest_at is None else now - part.newest_at
+        is_hot = age is not None and 0 <= age < policy.cooldown_seconds
+        return cls(
+            part.partition,
+            part.gain,
+            part.small_bytes,
+            part.small_bytes,
+            HOT_CHURN if is_hot else 0.0,
+            part.fingerprint,
+            reason,
+            now,
+        )
+
+
 class _Look:
     """A look at partitions, one after the other."""
 
@@ -199,12 +232,15 @@ class _Look:
     ) -> None:
         self._policy = policy
         self._most = 1 if streak.is_long else limits.requests
+        self._most_bytes = limits.size_bytes
+        self._bytes = 0
         self._last_attempt = last_attempt
         self._streak = streak
         self._began = sweep.resume_after is None
         self._sums = sweep.sums
         self._worst = sweep.worst
         self._observed = sweep.observed
+        self._needy: list[_Needy] = []
         self._first: list[Request] = []
         self._again: list[tuple[float, Request]] = []
         self._waiting: Counter[str] = Counter()
@@ -234,18 +270,40 @@ class _Look:
             return f"the last {self._streak.failures} runs failed, the next is tried later"
         if len(self._first) >= self._most:
             return MORE
-        last = self._last_attempt(part.partition)
-        wait = "" if last is None else _wait(last, part.fingerprint, now)
-        if not wait:
-            self._take(part, last, decision.reason)
-        return wait
+        self._needy.append(_Needy.of(part, self._policy, now, decision.reason))
+        if len(self._needy) >= COMPARED * self._most:
+            self._compare()
+        return ""
 
-    def _take(self, part: PartitionHealth, last: Attempt | None, reason: str) -> None:
-        if last is not None and last.fingerprint == part.fingerprint:
-            request = Request(part.partition, part.fingerprint, last.number + 1, reason)
+    def _compare(self) -> None:
+        """Ask for the most worthwhile of the partitions in need, as many as may be."""
+        for needy in ranked(self._needy):
+            if len(self._first) >= self._most:
+                self._waiting[MORE] += 1
+                continue
+            if self._exceeds(needy.size_bytes):
+                self._waiting[TOO_LARGE] += 1
+                continue
+            last = self._last_attempt(needy.name)
+            wait = "" if last is None else _wait(last, needy.fingerprint, needy.now)
+            if wait:
+                self._waiting[wait] += 1
+            else:
+                self._take(needy, last)
+        self._needy.clear()
+
+    def _exceeds(self, size_bytes: int) -> bool:
+        """What is larger than the limit is asked for alone: it would otherwise wait for ever."""
+        most = self._most_bytes
+        return most is not None and self._bytes > 0 and self._bytes + size_bytes > most
+
+    def _take(self, needy: "_Needy", last: Attempt | None) -> None:
+        self._bytes += needy.size_bytes
+        if last is not None and last.fingerprint == needy.fingerprint:
+            request = Request(needy.name, needy.fingerprint, last.number + 1, needy.reason)
             self._again.append((last.at, request))
         else:
-            self._first.append(Request(part.partition, part.fingerprint, 0, reason))
+            self._first.append(Request(needy.name, needy.fingerprint, 0, needy.reason))
 
     def _chosen(self) -> tuple[Request, ...]:
         """First attempts, and one place for those tried again, the longest ago first.
@@ -253,7 +311,9 @@ class _Look:
         What fails for ever would otherwise take the places of what could be done.
         """
         again = [request for _, request in sorted(self._again, key=lambda item: item[0])]
+        place = {partition: number for number, partition in enumerate(self.seen)}
         first = self._first[: max(1, self._most - 1)] if again else self._first
+        first = sorted(first, key=lambda request: place[request.partition])
         chosen = (*first, *again)[: self._most]
         left = len(self._first) + len(again) - len(chosen)
         if left:
@@ -275,6 +335,7 @@ class _Look:
         )
 
     def _tick(self, sweep: Sweep) -> Tick:
+        self._compare()
         return Tick(sweep, self._chosen(), tuple(self.seen), self._waiting)
 
 

@@ -23,7 +23,7 @@ from maintenance_assets.planning.expressions import Span, pointing_at
 from maintenance_assets.planning.families import Array, plain_array
 from maintenance_assets.planning.typed import Typed
 
-_NULL = pa.scalar(None, pa.bool_())
+_NULL = pa.nulls(1, pa.bool_())[0]  # not pa.scalar, which loads pandas
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,9 +63,14 @@ def measure_dataset(parts: Iterable[PartitionHealth]) -> DatasetHealth:
     return total
 
 
+def debt_words(part: PartitionHealth | DatasetHealth) -> str:
+    """What compaction could do, as it is said everywhere."""
+    return f"{part.small_files} small files of {part.file_count}, {part.gain} could be saved"
+
+
 def decide(part: PartitionHealth, policy: HealthPolicy, now: float) -> Decision:
     """Whether this partition is worth a run now."""
-    debt = f"{part.small_files} small files of {part.file_count}, {part.gain} could be saved"
+    debt = debt_words(part)
     if part.gain < policy.min_gain:
         return Decision(False, f"{debt}, fewer than min_gain {policy.min_gain}")
     age = None if part.newest_at is None else now - part.newest_at

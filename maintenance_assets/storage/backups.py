@@ -98,6 +98,8 @@ def read_backup(backup: Store, backup_id: str) -> Backup:
             raise ValueError("it was written by another version of this package")
         inputs = tuple(BackupFile(**file) for file in fields.pop("inputs"))
         outputs = tuple(BackupFile(**file) for file in fields.pop("outputs"))
+        for file in (*inputs, *outputs):
+            _refuse_leaving(file.path)
         return Backup(inputs=inputs, outputs=outputs, **fields)
     except FileNotFoundError:
         known = ", ".join(backup_ids(backup)[-5:]) or "(none)"
@@ -155,6 +157,12 @@ def _size(store: Store, path: str) -> int:
     if listed is None:
         raise FileNotFoundError(f"'{path}' is gone")
     return listed.size_bytes
+
+
+def _refuse_leaving(path: str) -> None:
+    """A manifest is a file that others could have written to."""
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"'{path}' is not a path below the dataset")
 
 
 def _folder(backup: Store, backup_id: str) -> str:

@@ -117,7 +117,7 @@ def _listed(entry: "os.DirEntry[str]") -> Listed | None:
     except FileNotFoundError:
         return None
     version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
-    return Listed(entry.path, status.st_size, version)
+    return Listed(entry.path, status.st_size, version, modified_at=status.st_mtime)
 
 
 def _entries_of(store: Store, folder: str) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:

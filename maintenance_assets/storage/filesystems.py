@@ -302,6 +302,13 @@ def open_store(
     return Store(filesystem, _canonical(stripped), shown_safely)
 
 
+def location(path: object, store: Store) -> str:
+    """Where a dataset is, so that it can be opened again: absolute, and without a password."""
+    if store.is_local:
+        return store.root
+    return re.sub(r"://[^/@]*:[^/@]*@", "://", str(path))
+
+
 def _unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
     """The file system that holds the bytes: what is between it and us could be out of date."""
     if isinstance(filesystem, CachingFileSystem):

@@ -13,6 +13,7 @@ from maintenance_assets.planning.debts import (
     FEW_FAILURES,
     FIRST_RETRY_SECONDS,
     LAST_RETRY_SECONDS,
+    MORE,
     NO_STREAK,
     Attempt,
     Limits,
@@ -369,3 +370,35 @@ def test_an_attempt_of_the_future_is_not_waited_for() -> None:
     instance, part = Instance(), partition("a")
     instance.runs["a"] = Attempt(part.fingerprint, 0, "failed", NOW + 10**9)
     assert keys(look([part], None, instance)) == [f"d:a:{part.fingerprint}:1"]
+
+
+def test_the_most_worthwhile_partitions_get_the_runs() -> None:
+    parts = [partition(f"p{n}", files) for n, files in enumerate((6, 40, 7, 90, 8, 70))]
+    found = look(parts, limits=Limits(1e9, 3))
+    # Three of six, by what they save; asked for in the order of the listing.
+    assert names(found) == ["p1", "p3", "p5"]
+    assert found.waiting == {MORE: 3}
+
+
+def test_a_partition_that_is_written_to_comes_after_one_that_is_cold() -> None:
+    hot, cold = partition("a", 30, at=NOW), partition("b", 20)
+    assert names(look([hot, cold], limits=Limits(1e9, 1))) == ["b"]
+    assert names(look([hot, cold])) == ["a", "b"]
+
+
+def test_partitions_that_cannot_be_asked_for_leave_room_for_others() -> None:
+    instance = Instance()
+    rich = [partition(f"a{n:02}", 90) for n in range(40)]
+    instance.note(look(rich), "done")
+    found = look([*rich, partition("b", 6)], None, instance, Limits(1e9, 2))
+    assert names(found) == ["b"]
+    assert found.waiting == {"a run has seen to exactly these files": 40}
+
+
+def test_a_tick_asks_for_no_more_bytes_than_it_may() -> None:
+    parts = [partition("a", 30), partition("b", 20), partition("c", 10)]
+    found = look(parts, limits=Limits(1e9, 10, size_bytes=450))
+    assert names(found) == ["a", "c"]
+    assert found.waiting == {"more bytes than a tick may ask for": 1}
+    # What is larger than that is asked for alone, rather than never.
+    assert names(look(parts, limits=Limits(1e9, 10, size_bytes=5))) == ["a"]

@@ -1,0 +1,1 @@
+"""The command line `parquet-maintenance`: the same operations from a shell."""

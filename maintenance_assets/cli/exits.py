@@ -1,0 +1,90 @@
+"""What a script can tell from the end of a command: exit codes, and errors in one line."""
+
+import re
+from enum import IntEnum
+from typing import Any
+
+from maintenance_assets import errors
+
+EPILOG = """\
+exit codes:
+  0    done, or nothing to do
+  1    failed
+  2    wrong usage or configuration (a missing path is one, too)
+  3    busy, or changed by somebody else meanwhile: try again
+  4    part of the work was done; the message says what was not
+  130  interrupted
+"""
+
+
+class Exit(IntEnum):
+    """Exit codes; their numbers do not change."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    TRY_AGAIN = 3
+    PARTLY = 4
+    INTERRUPTED = 130
+
+
+def exit_of_error(error: Exception) -> Exit:
+    """What a caller can do about an error."""
+    match error:
+        case errors.IncompleteMaintenanceError():
+            return Exit.PARTLY if _has_changed(error.result) else Exit.FAILED
+        case (
+            errors.LeaseHeldError()
+            | errors.LeaseLostError()
+            | errors.PlanOutdatedError()
+            | errors.ConcurrentChangeError()
+        ):
+            return Exit.TRY_AGAIN
+        case errors.UnsupportedDatasetError() | errors.DatasetConfigError():
+            return Exit.USAGE
+        case errors.InvalidPlanError() | FileNotFoundError() | NotADirectoryError():
+            return Exit.USAGE
+        case errors.MaintenanceError():
+            return Exit.FAILED
+        case ValueError() if not _is_foreign(error):
+            return Exit.USAGE
+        case _:
+            return Exit.FAILED
+
+
+def exit_of_result(result: Any) -> Exit:
+    """What was left undone because others changed it meanwhile."""
+    if not getattr(result, "conflicts", ()):
+        return Exit.DONE
+    return Exit.PARTLY if _has_changed(result) else Exit.TRY_AGAIN
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error on one line; what is not ours says what kind it is."""
+    text = _unfolded(str(error)) or type(error).__name__
+    known = isinstance(error, errors.MaintenanceError | ValueError | FileNotFoundError)
+    if known and not _is_foreign(error):
+        return text
+    return f"{type(error).__name__}: {text} (--debug shows the trace)"
+
+
+def _unfolded(text: str) -> str:
+    """A message without line breaks; one that points at a place quotes the place."""
+    message, *rest = text.splitlines() or [""]
+    if len(rest) == 2 and set(rest[1].strip()) == {"^"}:
+        start, end = rest[1].index("^"), len(rest[1].rstrip())
+        return f"{message} (at '{rest[0][start:end]}' in: {rest[0].strip()})"
+    return re.sub(r"\s*[\r\n]+\s*", " ", text).strip()
+
+
+def _is_foreign(error: BaseException) -> bool:
+    """Raised by a library below us: not the fault of an argument."""
+    module = type(error).__module__
+    return not (module == "builtins" or module.startswith("maintenance_assets"))
+
+
+def _has_changed(result: Any) -> bool:
+    stats = getattr(result, "stats", None)
+    return bool(
+        getattr(stats, "compacted_file_count", 0) or getattr(stats, "partitions_affected", 0)
+    )

@@ -1,0 +1,127 @@
+"""The entry point: parse, run, and end with a code that scripts can use."""
+
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from typing import Any, TextIO, cast
+
+from maintenance_assets.cli.exits import Exit, exit_of_error, one_line
+from maintenance_assets.cli.parser import PROGRAM, build_parser
+from maintenance_assets.cli.secrets import SafeStream, Secrets
+from maintenance_assets.cli.session import Session
+from maintenance_assets.cli.storage_options import from_process
+
+_COMMANDS = {
+    "status": "look:status",
+    "plan": "rewrite:plan",
+    "history": "look:history",
+    "compact": "rewrite:compact",
+    "optimize": "rewrite:optimize",
+    "execute": "rewrite:execute",
+    "repartition": "change:repartition",
+    "delete": "change:delete",
+    "update": "change:update",
+    "upsert": "change:upsert",
+    "restore": "undo:restore",
+    "recover": "undo:recover",
+    "datasets": "other:check_datasets",
+    "completion": "other:completion",
+}
+"""Where each command is; its room is imported when it is called."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code."""
+    secrets = Secrets()
+    secrets.learn_environment(os.environ)
+    with _safe_streams(secrets) as stdout:
+        try:
+            arguments = build_parser().parse_args(argv)
+        except SystemExit as end:  # --help, --version, or a message that was printed
+            return int(end.code or 0)
+        with _ended_by_signal(), _logging(arguments.debug):
+            try:
+                return _run(arguments, secrets, stdout)
+            except KeyboardInterrupt:
+                _say("interrupted; what was open is undone, now or by the next run or `recover`")
+                return Exit.INTERRUPTED
+            # The outermost place: whatever it is, a shell gets a line and a code.
+            except Exception as error:
+                if arguments.debug:
+                    traceback.print_exc()
+                _say(one_line(error))
+                return exit_of_error(error)
+
+
+def _run(arguments: Any, secrets: Secrets, stdout: SafeStream) -> int:
+    options = None
+    if hasattr(arguments, "storage_option"):
+        options = from_process(arguments.storage_option, arguments.storage_options_file)
+        secrets.learn(options)
+        for name in ("path", "target", "backup_path"):
+            secrets.learn_url(getattr(arguments, name, None) or "")
+    module, _, name = _COMMANDS[arguments.command].partition(":")
+    command = getattr(import_module(f"maintenance_assets.cli.{module}"), name)
+    code = int(command(Session(arguments, options, stdout)))
+    stdout.flush()
+    return code
+
+
+def _say(text: str) -> None:
+    print(f"{PROGRAM}: error: {text}", file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _safe_streams(secrets: Secrets) -> Iterator[SafeStream]:
+    """Nothing is printed that is a secret, and nothing fails because of an odd file name."""
+    kept = sys.stdout, sys.stderr
+    for stream in kept:
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    stdout = SafeStream(kept[0], secrets)
+    sys.stdout = cast(TextIO, stdout)
+    sys.stderr = cast(TextIO, SafeStream(kept[1], secrets))
+    try:
+        yield stdout
+    finally:
+        sys.stdout, sys.stderr = kept
+
+
+@contextlib.contextmanager
+def _ended_by_signal() -> Iterator[None]:
+    """SIGTERM ends a run as Ctrl-C does: in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _logging(debug: bool) -> Iterator[None]:
+    """The package's log on stderr for --debug, else nowhere: reports tell what matters."""
+    logger = logging.getLogger("maintenance_assets")
+    handler: logging.Handler = logging.StreamHandler() if debug else logging.NullHandler()
+    level = logger.level
+    logger.addHandler(handler)
+    if debug:
+        logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

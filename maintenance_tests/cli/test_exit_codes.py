@@ -1,0 +1,181 @@
+"""Exit codes, and errors in one line that names the thing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from maintenance_assets.cli.exits import Exit, exit_of_error, one_line
+from maintenance_assets.errors import (
+    BackupError,
+    ConcurrentChangeError,
+    DatasetConfigError,
+    EngineUnavailableError,
+    LeaseLostError,
+    RecoveryError,
+    UnsupportedDatasetError,
+)
+from maintenance_assets.storage.filesystems import open_store
+from maintenance_assets.storage.lease import Lease
+from maintenance_tests.cli.shell import Shell, run_process
+from maintenance_tests.datasets import Lake, one_row_files
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("frobnicate",), "invalid choice: 'frobnicate'"),
+        (("compact",), "the following arguments are required: PATH"),
+        (("compact", "x", "--target-mb", "many"), "invalid float value: 'many'"),
+        (("compact", "x", "--engine", "abacus"), "invalid choice: 'abacus'"),
+        (("compact", "x", "--dry"), "unrecognized arguments: --dry"),
+        (("compact", "/nowhere/at/all"), "Dataset path '/nowhere/at/all' does not exist"),
+        (("compact", "/nowhere", "--target-mb", "0"), "target_mb_per_file must be > 0"),
+        (("compact", "/nowhere", "--target-mb", "nan"), "target_mb_per_file must be > 0"),
+        (("optimize", "/nowhere", "--zorder", ""), "zorder_columns must name at least one column"),
+        (("execute", "/nowhere/plan.json"), "Plan '/nowhere/plan.json' does not exist"),
+        (("compact", "nothing://x"), "Protocol not known: nothing"),
+        (("status", "/nowhere", "--min-gain", "0"), "min_gain must be a whole number >= 1"),
+        (("compact", "/nowhere", "--storage-option", "x"), "number 1 must be written key=value"),
+        (("history", "/nowhere", "--backup-path", "/nowhere/b"), "cannot be kept in '/nowhere/b'"),
+    ],
+)
+def test_wrong_usage_is_2_and_one_line(shell: Shell, words: tuple[str, ...], message: str) -> None:
+    ran = shell(*words)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.error
+
+
+def test_no_partition_matches_the_filter(shell: Shell, local: Lake) -> None:
+    one_row_files(local, 3, "a=1")
+    ran = shell("compact", local.url, "--partition", "a=2")
+    assert ran.code == 2
+    assert f"No parquet files found under '{local.url}' matching filter" in ran.error
+
+
+@pytest.mark.parametrize("partition", ["../other", "a=1/../../other", ".."])
+def test_a_filter_that_leaves_the_dataset_is_refused(
+    shell: Shell, tmp_path: Path, partition: str
+) -> None:
+    lake, other = Lake(str(tmp_path / "lake")), Lake(str(tmp_path / "other"))
+    one_row_files(lake, 3, "a=1")
+    one_row_files(other, 3)
+    before = other.tree()
+    ran = shell("compact", lake.url, "--partition", partition)
+    assert ran.code == 2
+    assert "must stay below the dataset root" in ran.error
+    assert other.tree() == before
+
+
+def test_another_format_is_refused_with_2(shell: Shell, local: Lake) -> None:
+    local.write("a.parquet", {"id": [1]})
+    local.put("_delta_log/0.json", b"{}")
+    ran = shell("compact", local.url)
+    assert ran.code == 2
+    assert "a Delta table" in ran.error
+
+
+def test_a_link_that_leaves_the_dataset_is_refused(shell: Shell, tmp_path: Path) -> None:
+    one_row_files(Lake(str(tmp_path / "lake")), 3)
+    one_row_files(Lake(str(tmp_path / "other")), 3)
+    os.symlink(tmp_path / "other", tmp_path / "lake" / "inside")
+    ran = shell("compact", tmp_path / "lake")
+    assert ran.code == 2
+    assert "is a symbolic link" in ran.error
+
+
+def test_an_unreadable_file_is_1(shell: Shell, local: Lake) -> None:
+    local.put("a.parquet", b"not parquet at all")
+    ran = shell("compact", local.url)
+    assert ran.code == 1
+    assert "1 file(s) cannot be read as Parquet" in ran.error
+    assert "Repair them" in ran.error
+
+
+def test_a_busy_dataset_is_3_and_names_who_holds_it(shell: Shell, local: Lake) -> None:
+    one_row_files(local, 3)
+    with Lease(open_store(local.url), "01890000-0000-7000-8000-000000000000", "compact"):
+        ran = shell("compact", local.url)
+        status = shell("status", local.url)
+    assert ran.code == 3
+    assert "is being maintained by another process: compact run 01890000-0000-7000" in ran.error
+    assert status.code == 0
+    assert "busy: compact run 01890000" in status.out
+
+
+def test_a_plan_that_is_a_directory_is_one_line(shell: Shell, tmp_path: Path) -> None:
+    ran = shell("execute", tmp_path)
+    assert ran.code == 1
+    assert ran.error.startswith("IsADirectoryError: ")
+
+
+def conflicting(local: Lake) -> None:
+    local.write("a=1/x.parquet", {"id": [1]})
+    local.write("a=1/y.parquet", {"id": ["one"]})
+
+
+def test_work_that_was_done_in_part_is_4_and_told_as_json(shell: Shell, local: Lake) -> None:
+    conflicting(local)
+    one_row_files(local, 3, "a=2")
+    ran = shell("compact", local.url, "--json")
+    assert ran.code == 4
+    assert "1 group(s) were left as they were: column 'id' is" in ran.error
+    assert ran.json["compacted_file_count"] == 3
+    assert len(ran.json["failures"][0]["paths"]) == 2
+
+
+def test_work_of_which_nothing_could_be_done_is_1(shell: Shell, local: Lake) -> None:
+    conflicting(local)
+    before = local.tree()
+    assert shell("compact", local.url).code == 1
+    assert local.tree() == before
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (LeaseLostError("x"), Exit.TRY_AGAIN),
+        (ConcurrentChangeError("x"), Exit.TRY_AGAIN),
+        (UnsupportedDatasetError("x"), Exit.USAGE),
+        (DatasetConfigError("x"), Exit.USAGE),
+        (EngineUnavailableError("x"), Exit.FAILED),
+        (RecoveryError("x"), Exit.FAILED),
+        (BackupError("x"), Exit.FAILED),
+        (PermissionError("x"), Exit.FAILED),
+        (BrokenPipeError("a store hung up"), Exit.FAILED),
+        (MemoryError(), Exit.FAILED),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_errors_by_what_the_caller_can_do(error: Exception, code: Exit) -> None:
+    assert exit_of_error(error) == code
+
+
+def test_messages_are_unfolded() -> None:
+    pointing = ValueError("Unknown column 'pric'\n  id > 3 and pric > 2\n             ^^^^")
+    assert one_line(pointing) == "Unknown column 'pric' (at 'pric' in: id > 3 and pric > 2)"
+    assert one_line(ValueError("a\n\n  b")) == "a b"
+    assert one_line(OSError("disk\nfull")) == "OSError: disk full (--debug shows the trace)"
+    assert one_line(MemoryError()) == "MemoryError: MemoryError (--debug shows the trace)"
+
+
+def test_debug_shows_the_trace_before_the_line(shell: Shell) -> None:
+    ran = shell("compact", "/nowhere/at/all", "--debug")
+    lines = ran.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[-1].startswith("parquet-maintenance: error: Dataset path")
+
+
+def test_help_and_version_end_with_0(shell: Shell) -> None:
+    assert shell("--version").out == "parquet-maintenance 0.1.0\n"
+    for words in (("--help",), ("compact", "--help"), ("datasets", "check", "--help")):
+        ran = shell(*words)
+        assert ran.code == 0
+        assert "exit codes:" in ran.out
+
+
+def test_a_process_ends_with_the_code_and_one_line() -> None:
+    ran = run_process("compact", "/nowhere/at/all")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.error == "Dataset path '/nowhere/at/all' does not exist"
