@@ -97,6 +97,14 @@ class SchemaMovedError(CommitConflictError):
     """Another commit changed the schema that this one's schema was made from."""
 
 
+class ConcurrentChangeError(MaintenanceError):
+    """Other writers kept changing the files that a change was about; nothing was changed."""
+
+
+class BackupError(MaintenanceError):
+    """A backup cannot be restored: it is damaged, or the dataset has moved on; nothing changed."""
+
+
 # --- part of the work was done ---------------------------------------------------------------
 
 

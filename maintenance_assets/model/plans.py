@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
+from maintenance_assets.model.changes import GroupChange
 from maintenance_assets.model.clustering import Clustering, PartitionDecision
 from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
@@ -73,6 +74,8 @@ class RewriteGroup:
     notes: tuple[str, ...] = ()
     clustering: Clustering | None = field(default=None, compare=False, hash=False)
     """How rows are laid out anew; None where they keep their order."""
+    change: GroupChange | None = field(default=None, compare=False, hash=False)
+    """What becomes of the rows; None where all stay as they are."""
 
     @property
     def decoded_bytes(self) -> int:

@@ -41,12 +41,8 @@ from maintenance_assets.storage.journal import (
 )
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.neighbours import refuse_busy_neighbours
-from maintenance_assets.storage.publish import (
-    Published,
-    publish,
-    recover_run,
-    recover_runs,
-)
+from maintenance_assets.storage.publish import Published, publish
+from maintenance_assets.storage.recovery import recover_run, recover_runs
 
 logger = logging.getLogger(__name__)
 
