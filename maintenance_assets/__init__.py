@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
+    from maintenance_assets.api.lakehouse import LakeDataset, Lakehouse
     from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
     from maintenance_assets.api.pyarrow_functions import (
         collect_dataset_stats_pyarrow,
@@ -12,6 +13,10 @@ if TYPE_CHECKING:
         optimize_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
+        CatalogBusyError,
+        CatalogError,
+        CommitConflictError,
+        CommitUnknownError,
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
@@ -19,6 +24,7 @@ if TYPE_CHECKING:
         LeaseLostError,
         MaintenanceError,
         RecoveryError,
+        SchemaMismatchError,
         UnreadableFileError,
         UnsupportedDatasetError,
     )
@@ -41,6 +47,10 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing.
 _HOMES = {
+    "CatalogBusyError": "errors",
+    "CatalogError": "errors",
+    "CommitConflictError": "errors",
+    "CommitUnknownError": "errors",
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
     "DatasetConfig": "orchestration.config",
@@ -49,6 +59,8 @@ _HOMES = {
     "EngineUnavailableError": "errors",
     "FileInfo": "model.files",
     "IncompleteMaintenanceError": "errors",
+    "LakeDataset": "api.lakehouse",
+    "Lakehouse": "api.lakehouse",
     "LeaseHeldError": "errors",
     "LeaseLostError": "errors",
     "MaintenanceError": "errors",
@@ -57,6 +69,7 @@ _HOMES = {
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "SchemaMismatchError": "errors",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
@@ -73,6 +86,10 @@ _HOMES = {
 
 # Without those that need Dagster: `import *` is not to load it.
 __all__ = [
+    "CatalogBusyError",
+    "CatalogError",
+    "CommitConflictError",
+    "CommitUnknownError",
     "CompactionGroup",
     "CompactionResult",
     "DatasetConfigError",
@@ -80,6 +97,8 @@ __all__ = [
     "EngineUnavailableError",
     "FileInfo",
     "IncompleteMaintenanceError",
+    "LakeDataset",
+    "Lakehouse",
     "LeaseHeldError",
     "LeaseLostError",
     "MaintenanceError",
@@ -88,6 +107,7 @@ __all__ = [
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "SchemaMismatchError",
     "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",

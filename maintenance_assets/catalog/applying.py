@@ -78,8 +78,7 @@ def apply_change(
 
 
 def _check_schema(row: Row, change: Change) -> None:
-    changes = change.schema is not None or change.partition_by is not None
-    if changes and change.schema_base != row["schema_id"]:
+    if change.schema_base is not None and change.schema_base != row["schema_id"]:
         raise SchemaMovedError("The schema was changed by another commit meanwhile. Try again")
 
 
@@ -140,15 +139,25 @@ _AT_ONCE = 500
 
 
 def _insert_schema(connection: Connection, row: Row, change: Change, version: int) -> int:
+    dataset_id = row["dataset_id"]
+    if change.revives is not None:
+        return _of_version(connection, dataset_id, change.revives, t.commit.c.schema_id)
     if change.schema is None:
         return int(row["schema_id"])
-    dataset_id = row["dataset_id"]
     newest = connection.execute(
         select(func.max(t.schema.c.schema_id)).where(t.schema.c.dataset_id == dataset_id)
     ).scalar_one()
     schema_id = int(newest) + 1
     insert_schema(connection, dataset_id, schema_id, version, change.schema)
     return schema_id
+
+
+def _of_version(connection: Connection, dataset_id: int, version: int, what: Any) -> int:
+    query = select(what).where(t.commit.c.dataset_id == dataset_id, t.commit.c.version == version)
+    found = connection.execute(query).scalar()
+    if found is None:
+        raise CommitConflictError(f"There is no version {version} to restore")
+    return int(found)
 
 
 def insert_schema(
@@ -168,9 +177,11 @@ def insert_schema(
 
 
 def _insert_spec(connection: Connection, row: Row, change: Change, schema_id: int) -> int:
+    dataset_id = row["dataset_id"]
+    if change.revives is not None:
+        return _of_version(connection, dataset_id, change.revives, t.commit.c.spec_id)
     if change.partition_by is None:
         return int(row["spec_id"])
-    dataset_id = row["dataset_id"]
     newest = connection.execute(
         select(func.max(t.partition_spec.c.spec_id)).where(
             t.partition_spec.c.dataset_id == dataset_id

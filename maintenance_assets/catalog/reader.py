@@ -206,6 +206,13 @@ class CatalogReader:
         )
         return frozenset(self._database.read(lambda c: c.execute(query).scalars().all()))
 
+    def open_transactions(self, dataset_id: int) -> tuple[str, ...]:
+        """Ids of transactions that are neither committed nor aborted."""
+        query = select(t.transaction.c.txn_id).where(
+            t.transaction.c.dataset_id == dataset_id, t.transaction.c.state == "open"
+        )
+        return tuple(self._database.read(lambda c: c.execute(query).scalars().all()))
+
 
 _AT_ONCE = 500
 """Items of an IN list: databases bound the number of parameters."""

@@ -202,11 +202,11 @@ class Change:
     clears_partitions: frozenset[PartitionKey] = frozenset()
     """Removes whatever is in these partitions at the moment of the commit."""
     revives: int | None = None
-    """Makes the files of this version the only ones."""
+    """Makes the dataset what it was at this version, columns included."""
     schema: TableSchema | None = None
     """The new schema, made from the one that was current when it was planned."""
     schema_base: int | None = None
-    """The id of that one."""
+    """The schema that data was fitted to; the commit is refused if it is not the newest one."""
     partition_by: tuple[str, ...] | None = None
     """The new partition columns."""
     reads: Reads = "nothing"

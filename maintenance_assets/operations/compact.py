@@ -43,7 +43,7 @@ def compact(
     started = time.monotonic()
     policy = CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression)
     run = open_run(
-        _Compaction(policy),
+        Compaction(policy),
         path,
         engine=engine,
         partition_filter=partition_filter,
@@ -62,7 +62,9 @@ def compact(
 
 
 @dataclass(frozen=True, slots=True)
-class _Compaction:
+class Compaction:
+    """Bin-packs small and oversized files."""
+
     policy: CompactionPolicy
     operation: str = "compact"
     prefix: str = "compact"

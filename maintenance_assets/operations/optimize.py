@@ -26,7 +26,7 @@ from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB, Compaction
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
-from maintenance_assets.operations.rewrite import RewriteRun, failure_message, open_run
+from maintenance_assets.operations.rewrite import failure_message, open_run
 from maintenance_assets.planning.compaction import predict_stats, predicted_codec
 from maintenance_assets.planning.optimization import (
     Assessment,
@@ -76,7 +76,7 @@ def optimize(
     are those of `compact`.
     """
     started = time.monotonic()
-    planner = _Clustering(
+    planner = Clustering(
         OptimizePolicy(
             check_names(zorder_columns),
             check_curve(curve),
@@ -96,7 +96,7 @@ def optimize(
         on_progress=on_progress,
     )
     found = run.preview() if dry_run else run.execute()
-    result = planner.result(run, found, time.monotonic() - started)
+    result = planner.result(run.after, found, time.monotonic() - started)
     if result.failures and not dry_run:
         raise IncompleteMaintenanceError(failure_message(result), result)
     return result
@@ -133,7 +133,7 @@ def check_curve(curve: Any) -> Curve:
 
 
 @dataclass(slots=True)
-class _Clustering:
+class Clustering:
     """Plans a clustering and, afterwards, tells what it gained."""
 
     policy: OptimizePolicy
@@ -256,11 +256,13 @@ class _Clustering:
             decisions=tuple(plan.decisions),
         )
 
-    def result(self, run: RewriteRun, found: CompactionResult, seconds: float) -> OptimizeResult:
+    def result(
+        self, after: Snapshot | None, found: CompactionResult, seconds: float
+    ) -> OptimizeResult:
         """The result with what was gained, measured on the files that are there now."""
         decisions = found.plan.decisions if isinstance(found.plan, OptimizePlan) else ()
-        if run.after is not None:
-            decisions = tuple(self._measured(decision, run.after) for decision in decisions)
+        if after is not None:
+            decisions = tuple(self._measured(decision, after) for decision in decisions)
         known = {item.name: getattr(found, item.name) for item in fields(CompactionResult)}
         stats = replace(found.stats, zorder_columns=list(self.policy.columns))
         return OptimizeResult(
