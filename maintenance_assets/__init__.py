@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maintenance_assets.api.compactor import ParquetCompactor
+    from maintenance_assets.api.crud import ParquetCRUD
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
     from maintenance_assets.api.lakehouse import LakeDataset, Lakehouse
     from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
         CatalogError,
         CommitConflictError,
         CommitUnknownError,
+        ConcurrentChangeError,
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
@@ -28,20 +31,27 @@ if TYPE_CHECKING:
         UnreadableFileError,
         UnsupportedDatasetError,
     )
+    from maintenance_assets.model.changes import ChangeStats
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
     from maintenance_assets.model.stats import MaintenanceStats
     from maintenance_assets.operations.compact import compact
+    from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.restore import RestoreResult, restore
     from maintenance_assets.operations.results import (
+        ChangeResult,
         CompactionResult,
         OptimizeResult,
         RecoveryResult,
     )
+    from maintenance_assets.operations.update import update
+    from maintenance_assets.operations.upsert import upsert
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
+    from maintenance_assets.planning.values import sql
 
 __version__ = "0.1.0"
 
@@ -49,10 +59,13 @@ __version__ = "0.1.0"
 _HOMES = {
     "CatalogBusyError": "errors",
     "CatalogError": "errors",
+    "ChangeResult": "operations.results",
+    "ChangeStats": "model.changes",
     "CommitConflictError": "errors",
     "CommitUnknownError": "errors",
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
+    "ConcurrentChangeError": "errors",
     "DatasetConfig": "orchestration.config",
     "DatasetConfigError": "errors",
     "DuckDBParquetHandler": "api.handlers",
@@ -66,9 +79,12 @@ _HOMES = {
     "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
     "OptimizeResult": "operations.results",
+    "ParquetCRUD": "api.crud",
+    "ParquetCompactor": "api.compactor",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "RestoreResult": "operations.restore",
     "SchemaMismatchError": "errors",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
@@ -77,21 +93,29 @@ _HOMES = {
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "delete": "operations.delete",
     "optimize": "operations.optimize",
     "optimize_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "restore": "operations.restore",
+    "sql": "planning.values",
+    "update": "operations.update",
+    "upsert": "operations.upsert",
 }
 
 # Without those that need Dagster: `import *` is not to load it.
 __all__ = [
     "CatalogBusyError",
     "CatalogError",
+    "ChangeResult",
+    "ChangeStats",
     "CommitConflictError",
     "CommitUnknownError",
     "CompactionGroup",
     "CompactionResult",
+    "ConcurrentChangeError",
     "DatasetConfigError",
     "DuckDBParquetHandler",
     "EngineUnavailableError",
@@ -104,9 +128,12 @@ __all__ = [
     "MaintenanceError",
     "MaintenanceStats",
     "OptimizeResult",
+    "ParquetCRUD",
+    "ParquetCompactor",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "RestoreResult",
     "SchemaMismatchError",
     "SparkParquetHandler",
     "UnreadableFileError",
@@ -114,11 +141,16 @@ __all__ = [
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "delete",
     "optimize",
     "optimize_parquet_dataset_pyarrow",
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "restore",
+    "sql",
+    "update",
+    "upsert",
 ]
 
 

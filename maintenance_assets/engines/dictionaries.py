@@ -5,11 +5,15 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
+
+_FEW_VALUES = 1024
+"""Dictionaries up to this size are kept whole."""
 
 
 def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAccess) -> None:
@@ -24,6 +28,16 @@ def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAc
             if nested:
                 _check_row_groups(group, parquet)
             for index in range(parquet.metadata.num_row_groups if narrow else 0):
+                _check_indices(parquet, index, narrow)
+
+
+def check_indices(schema: pa.Schema, paths: Sequence[str], access: FileAccess) -> None:
+    """Raise unless the indices of every dictionary column that was written can count its values."""
+    narrow = [field.name for field in schema if _has_narrow_dictionary(field.type)]
+    for path in paths if narrow else ():
+        with access.open_input(path) as handle:
+            parquet = pq.ParquetFile(handle)
+            for index in range(parquet.metadata.num_row_groups):
                 _check_indices(parquet, index, narrow)
 
 
@@ -77,6 +91,29 @@ def has_nested_dictionary(schema: pa.Schema) -> bool:
     return any(
         not pa.types.is_dictionary(field.type) and _has_dictionary(field.type) for field in schema
     )
+
+
+def written_form(array: Any, type_: Any) -> Any:
+    """Rows of a larger batch in the type they are written in, without values of other rows."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if not pa.types.is_dictionary(type_):
+        return array.dictionary_decode()
+    if type_.ordered or len(array.dictionary) <= max(_FEW_VALUES, len(array)):
+        return array
+    used = pc.unique(array.indices).drop_null().sort()
+    indices = pc.index_in(array.indices, used, skip_nulls=True).cast(type_.index_type)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))
+
+
+def unified(table: pa.Table) -> pa.Table:
+    """With one dictionary for each column, where its indices can count all values."""
+    if not has_dictionary(table.schema):
+        return table
+    try:
+        return table.unify_dictionaries()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return table
 
 
 def _check_row_groups(group: RewriteGroup, parquet: pq.ParquetFile) -> None:

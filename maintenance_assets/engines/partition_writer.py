@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.engines.dictionaries import (
     OrderedCategories,
-    has_dictionary,
     has_nested_dictionary,
+    unified,
+    written_form,
 )
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.row_blocks import (
@@ -77,7 +78,6 @@ class PartitionWriter:
         self._limit = max(1, memory_bytes // 2)
         self._workers = workers
         self._spill = Spill(folder, max(1, memory_bytes // 8))
-        self._concatenates = not has_dictionary(schema)
         self._categories = OrderedCategories(schema)
         self._buckets: dict[str, _Bucket] = {}
         self._size = 0
@@ -140,7 +140,7 @@ class PartitionWriter:
         already_open = sum(bucket.file is not None for bucket in full)
         self._for_each(full[: already_open + max(0, free)], self._write_full_groups)
         rests = [bucket.rest for _, bucket in sorted(self._buckets.items())]
-        spill_together(rests, self._spill, self._concatenates)
+        spill_together(rests, self._spill)
         self._size = 0
 
     def _for_each(self, buckets: Sequence["_Bucket"], work: Callable[["_Bucket"], None]) -> None:
@@ -250,11 +250,16 @@ class _Form:
         taken: list[pa.RecordBatch] = []
         rows = size = 0
         while rows < most and size < self.group_bytes and rest.rows:
+            before = rest.nbytes
             part = rest.take(most - rows)
-            taken.append(pa.RecordBatch.from_arrays(part.columns, schema=self.schema))
+            columns = [
+                written_form(array, field.type)
+                for array, field in zip(part.columns, self.schema, strict=True)
+            ]
+            taken.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
             rows += part.num_rows
-            size += part.nbytes
-        return pa.Table.from_batches(taken, self.schema)
+            size += before - rest.nbytes
+        return unified(pa.Table.from_batches(taken, self.schema))
 
 
 class _OpenFile:

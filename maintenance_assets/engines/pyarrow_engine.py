@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pyarrow as pa
 
+from maintenance_assets.engines.change_kernel import change_group
 from maintenance_assets.engines.cluster_kernel import cluster_group
 from maintenance_assets.engines.dictionaries import (
     check_dictionaries,
@@ -15,14 +16,26 @@ from maintenance_assets.engines.dictionaries import (
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
+    Places,
     Resources,
     RewriteOutcome,
     RewriteTask,
+    ScanOutcome,
+    ScanTask,
 )
 from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.engines.repartition_kernel import repartition_rows
+from maintenance_assets.engines.repartition_task import (
+    RepartitionOutcome,
+    RepartitionTask,
+    Report,
+)
+from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.planning.changes import Finder
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
 
 logger = logging.getLogger(__name__)
@@ -57,29 +70,48 @@ class PyArrowEngine:
                 # The caller stopped listening (an error, Ctrl-C): start nothing more.
                 pool.shutdown(cancel_futures=True)
 
+    def scan(
+        self, tasks: Sequence[ScanTask], finder: Finder, access: FileAccess, resources: Resources
+    ) -> Generator[ScanOutcome, None, None]:
+        """Look into files, a thread for each."""
+        return scan_in_threads(tasks, finder, access, resources)
+
+    def foresee_repartition(self, task: RepartitionTask, places: Places, strict: bool) -> Foresight:
+        """The kernels write every type."""
+        return Foresight(self.name)
+
+    def repartition(
+        self, task: RepartitionTask, places: Places, resources: Resources, report: Report
+    ) -> RepartitionOutcome:
+        """Read in threads, gather rows by directory and write them in threads."""
+        return repartition_rows(task, places, resources.memory_bytes, resources.workers, report)
+
 
 def rewrite_group(
     task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
 ) -> RewriteOutcome:
     """Rewrite one group; what goes wrong is reported for this group alone."""
     try:
-        notes = _write_group(task, access, memory_bytes, workers)
-        return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes)
-    except (RewriteError, pa.ArrowException, OSError) as error:
+        moved = _write_group(task, access, memory_bytes, workers)
+        return RewriteOutcome(task.index, "pyarrow", task.staged, moved=moved)
+    except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
         return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
 
 
 def _write_group(
     task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int
-) -> tuple[str, ...]:
+) -> tuple[MovedFile, ...]:
     group = task.group
-    if group.clustering is not None:
+    moved: tuple[MovedFile, ...] = ()
+    if group.change is not None:
+        moved = change_group(task, access, memory_bytes)
+    elif group.clustering is not None:
         cluster_group(task, access, memory_bytes, workers)
     else:
         _merge_group(task, access, memory_bytes)
-    check_dictionaries(group, task.staged, access)
-    return ()
+    check_dictionaries(group, (*task.staged, *(file.path for file in moved)), access)
+    return moved
 
 
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:

@@ -17,7 +17,9 @@ import pyarrow.ipc
 
 from maintenance_assets.engines.cluster_kernel import movable_schema
 from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.dictionaries import has_dictionary
 from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.content_hash import Digest
 
 _SPILL_BYTES = 32 * MIB
 """What is spilled as one batch."""
@@ -30,19 +32,32 @@ class Arranged:
     batch: pa.RecordBatch
     stretches: tuple[tuple[str, int, int], ...]
     """Directory, first row, rows."""
+    digests: tuple[Digest, ...] = ()
+    """Of each stretch, where hashes of the rows were given."""
 
 
-def arrange(batch: pa.RecordBatch, codes: Any, directories: Sequence[str]) -> Arranged:
+def arrange(
+    batch: pa.RecordBatch, codes: Any, directories: Sequence[str], hashes: Any = None
+) -> Arranged:
     """Put rows of a directory next to each other; among themselves they keep their order."""
     counts = np.bincount(codes, minlength=len(directories))
     present = np.flatnonzero(counts)
     if len(present) > 1 and (codes[1:] < codes[:-1]).any():
         # Sixteen bits are sorted by radix.
         narrow = codes.astype(np.uint16) if len(directories) <= 1 << 16 else codes
-        batch = _taken(batch, pa.array(np.argsort(narrow, kind="stable")))
-    starts = np.cumsum(counts) - counts
-    found = zip(present.tolist(), starts[present].tolist(), counts[present].tolist(), strict=True)
-    return Arranged(batch, tuple((directories[n], start, rows) for n, start, rows in found))
+        order = np.argsort(narrow, kind="stable")
+        batch = _taken(batch, pa.array(order))
+        hashes = None if hashes is None else hashes[order]
+    starts = (np.cumsum(counts) - counts)[present]
+    rows = counts[present].tolist()
+    digests: tuple[Digest, ...] = ()
+    if hashes is not None and len(hashes):
+        sums = np.add.reduceat(hashes, starts).tolist()
+        digests = tuple(Digest(*each) for each in zip(rows, sums, strict=True))
+    found = zip(present.tolist(), starts.tolist(), rows, strict=True)
+    return Arranged(
+        batch, tuple((directories[n], start, count) for n, start, count in found), digests
+    )
 
 
 def _taken(batch: pa.RecordBatch, order: Any) -> pa.RecordBatch:
@@ -68,6 +83,11 @@ class Block:
     def of(cls, batch: pa.RecordBatch) -> "Block":
         """A block in memory."""
         return cls(batch, batch.nbytes, batch.num_rows)
+
+    @property
+    def has_dictionary(self) -> bool:
+        """Whether some of its values are indices into others."""
+        return self.batch is not None and has_dictionary(self.batch.schema)
 
     def share(self, rows: int) -> int:
         """About how many bytes so many of its rows have."""
@@ -133,13 +153,11 @@ class Stretches:
         return self._pieces[begin:]
 
 
-def spill_together(stretches: Sequence[Stretches], spill: "Spill", concatenate: bool) -> None:
-    """Move all rows to disk; what a directory has in memory lies together there.
-
-    Dictionaries of different batches need not go together: then each batch stays as it is.
-    """
+def spill_together(stretches: Sequence[Stretches], spill: "Spill") -> None:
+    """Move all rows to disk; what a directory has in memory lies together there."""
     pieces = [piece for each in stretches for piece in each.in_memory()]
-    if not concatenate:
+    if any(piece.block.has_dictionary for piece in pieces):
+        # Dictionaries of different batches need not go together: each batch stays as it is.
         for piece in pieces:
             piece.block.to_disk(spill)
         return

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -133,6 +133,8 @@ class RewriteRun:
     written_by: Counter[str] = field(default_factory=Counter)
     after: Snapshot | None = None
     """The files in scope once the work is done."""
+    before_publish: Callable[[str, Sequence[GroupEntry]], None] | None = None
+    """Told of a run and of everything that it is about to publish."""
 
     def preview(self) -> CompactionResult:
         """A dry run: the plan and its predictions; nothing is written."""
@@ -213,6 +215,8 @@ class RewriteRun:
             refuse_busy_neighbours(self.store)
             try:
                 written = self._write(plan, run_id)
+                if self.before_publish is not None:
+                    self.before_publish(run_id, list(written))
                 published = publish(
                     self.store,
                     lease,

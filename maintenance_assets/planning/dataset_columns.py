@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from maintenance_assets.errors import SchemaConflictError, UnsupportedDatasetError
 from maintenance_assets.model.files import ColumnRange, DataFile
+from maintenance_assets.planning.fitting import plain_type
 from maintenance_assets.planning.partitions import parse_partition
 from maintenance_assets.planning.path_values import differing_value, is_text, typed_value
 from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
@@ -23,27 +24,22 @@ class DatasetColumns:
 
     schema: pa.Schema
     """Columns of files in the type that holds the values of all of them; then those of paths."""
+    stored: pa.Schema
+    """The columns of files alone, in the types that files are written in."""
     keys: tuple[str, ...]
     """Partition keys that occur in paths, outermost first."""
-    in_files: frozenset[str]
     unusable: Mapping[str, Exception]
     """Columns whose values cannot be told, and why; what needs one of them is refused."""
 
     @classmethod
     def of(cls, files: Iterable[DataFile], directories: Iterable[str]) -> "DatasetColumns":
         """The columns of these files in these directories (as seen from the root)."""
-        sources = {
-            file.schema.fingerprint: SchemaSource(file.path, file.schema.arrow) for file in files
-        }
-        schema, unusable = _merged(list(sources.values()))
+        distinct = {file.schema.fingerprint: file for file in files}.values()
+        stored, unusable = _merged([SchemaSource(f.path, f.schema.arrow) for f in distinct])
         keys = tuple(dict.fromkeys(p.key for d in directories for p in parse_partition(d)))
-        in_paths = [pa.field(key, PATH_TYPE) for key in keys if key not in schema.names]
-        return cls(
-            pa.schema([*schema, *in_paths], schema.metadata),
-            keys,
-            frozenset(schema.names),
-            unusable,
-        )
+        in_files = [pa.field(field.name, plain_type(field.type)) for field in stored]
+        in_paths = [pa.field(key, PATH_TYPE) for key in keys if key not in stored.names]
+        return cls(pa.schema([*in_files, *in_paths]), stored, keys, unusable)
 
     def require(self, names: Iterable[str]) -> None:
         """Raise if the values of one of these columns cannot be told."""
