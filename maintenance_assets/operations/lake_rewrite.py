@@ -175,6 +175,7 @@ class LakeRewrite:
         operation = self.planner.operation
         with self.session.transaction(self.state, operation) as transaction:
             store = transaction.store
+            self._keep_alive_only(transaction.ticket.base_version)
             before = self._snapshot(store)
             plan = self._plan(before, store)
             written: dict[int, tuple[DataFile, ...]] = {}
@@ -189,6 +190,13 @@ class LakeRewrite:
         self.after = replace(before, files=(*kept, *added))
         stats = _measured(before, self.after, list(rewritten.values()), added)
         return self._result(before, self.after, plan, stats, store)
+
+    def _keep_alive_only(self, version: int) -> None:
+        """Only files of the version that the open transaction protects from vacuum."""
+        if version != self.state.head:
+            alive = {f.file_id for f in self.session.reader.files(self.state.dataset_id, version)}
+            files = tuple(file for file in self.part.files if file.file_id in alive)
+            self.part = replace(self.part, files=files)
 
     def _snapshot(self, store: Store) -> Snapshot:
         listed = [listed_of(store, file) for file in self.part.files]

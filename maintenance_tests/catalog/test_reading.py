@@ -76,9 +76,9 @@ def test_other_libraries_see_the_same_rows(numbers: LakeDataset) -> None:
     assert sum(numbers.to_daft(where="id < 10").to_pydict()["id"]) == 45
     con = duckdb.connect()
     numbers.to_duckdb(con)
-    assert con.sql("SELECT sum(id) FROM numbers").fetchone() == (total,)
+    assert con.sql("SELECT sum(id) FROM numbers").fetchall() == [(total,)]
     numbers.to_duckdb(con, version=1)
-    assert con.sql("SELECT sum(id) FROM numbers").fetchone() == (45,)
+    assert con.sql("SELECT sum(id) FROM numbers").fetchall() == [(45,)]
 
 
 @pytest.mark.spark
@@ -97,6 +97,7 @@ def test_spark_reads_and_is_read(small: Lakehouse, spark: Any) -> None:
 
 VALUES = pa.table(
     {
+        "i": pa.array(range(8), pa.int64()),
         "n": pa.array([1, None, -5, 2**62, 0, 7, None, 3], pa.int64()),
         "f": pa.array([1.5, float("nan"), None, -0.0, 0.0, float("inf"), -2.0, 1.5]),
         "s": pa.array(["a", "", None, "z" * 100, "é", "Z", "a\x00", "a"]),
@@ -157,13 +158,13 @@ def test_results_are_equal_whether_or_not_anything_is_ruled_out(
         whole.append(table)
         for where in PREDICATES:
             expected = whole.to_duckdb().filter(where).to_arrow_table()
-            pruned = dataset.read(where=where)
-            assert comparable(pruned) == comparable(expected), where
+            pruned = dataset.read(["i"], where=where)
+            assert ids(pruned) == ids(expected), where
 
 
-def comparable(table: pa.Table) -> list[str]:
-    """Rows as text, which is equal for NaN and tells zeros apart."""
-    return sorted(map(repr, table.to_pylist()))
+def ids(table: pa.Table) -> list[int]:
+    """Which rows of the values there are."""
+    return sorted(table.column("i").to_pylist())
 
 
 def test_partition_values_survive_any_spelling(house: Lakehouse) -> None:
