@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from maintenance_assets.model.files import ColumnRange, FileSchema
 from maintenance_assets.model.lakehouse import ColumnStatistics, GroupStatistics
 from maintenance_assets.planning.column_ranges import column_ranges
-from maintenance_assets.planning.orderable import orderable
+from maintenance_assets.planning.orderable import leaf_count, leaf_of, orderable
 
 _SIGN = 1 << 64
 _LONGEST = 64
@@ -23,13 +23,17 @@ def collect_statistics(
 ) -> tuple[ColumnStatistics, ...]:
     """What a footer says about the mapped columns."""
     groups = range(metadata.num_row_groups)
-    names = [name for name in mapping if name in schema.leaf_paths]
+    if leaf_count(schema.arrow) != len(schema.leaf_paths):
+        return ()  # which statistics belong to which column cannot be told
+    leaves = {name: leaf_of(schema.arrow, name) for name in mapping}
+    names = [name for name, leaf in leaves.items() if leaf is not None]
     bounds = [column_ranges(metadata, schema, names, [group]) for group in groups]
     found = []
     for name in names:
-        leaf = schema.leaf_paths.index(name)
-        ranges = [next((r for r in of_group if r.column == name), None) for of_group in bounds]
-        found.append(_of_column(metadata, leaf, mapping[name], ranges))
+        leaf = leaves[name]
+        if leaf is not None:
+            ranges = [next((r for r in part if r.column == name), None) for part in bounds]
+            found.append(_of_column(metadata, leaf.index, mapping[name], ranges))
     return tuple(found)
 
 
@@ -95,6 +99,11 @@ def is_text(type_: Any) -> bool:
     """Whether values are text, of whatever width."""
     checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return any(check(_plain_type(type_)) for check in checks)
+
+
+def is_bytes_or_text(type_: Any) -> bool:
+    """Whether values are text or bytes, whose bounds may have been cut."""
+    return is_text(type_) or _is_bytes(_plain_type(type_))
 
 
 def _plain_type(type_: Any) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from maintenance_assets.catalog.statistics import decode_bound
+from maintenance_assets.catalog.statistics import decode_bound, is_bytes_or_text
 from maintenance_assets.engines.renamed_files import RenamingHandler
 from maintenance_assets.errors import CatalogError
 from maintenance_assets.model.files import ColumnRange
@@ -24,6 +24,7 @@ from maintenance_assets.model.lakehouse import (
 from maintenance_assets.operations.lake_files import path_values
 from maintenance_assets.operations.lake_session import LakeSession
 from maintenance_assets.planning.evolution import keeps_order
+from maintenance_assets.planning.extents import after_prefix
 from maintenance_assets.planning.predicates import BoundPredicate, parse_predicate
 from maintenance_assets.storage.filesystems import Store
 
@@ -182,8 +183,8 @@ class _Pruner:
         type_ = column.type if name is None else physical.arrow.field(name).type
         low, high = self._bound(found.low, type_, column), self._bound(found.high, type_, column)
         if low is None or high is None:
-            return ColumnRange(column.name, None, None)
-        return ColumnRange(column.name, low, high)
+            low = high = None
+        return ColumnRange(column.name, low, high, no_nulls=found.null_count == 0)
 
     def _bound(self, data: bytes | None, type_: Any, column: Column) -> Any:
         if data is None:
@@ -349,8 +350,24 @@ def _guarantee(scan: Scan, file: CatalogFile, column: Column, found: ColumnStati
     high = logical_bound(found.high, type_, column.type)
     if low is None or high is None:
         return None
-    inside = (here >= low) & (here <= high)
+    inside = here >= low
+    reach = _reach(high)
+    if reach is not None:
+        inside = inside & (here <= reach)
     return inside if found.null_count == 0 else inside | here.is_null()
+
+
+_MAYBE_CUT = 16
+
+
+def _reach(high: Any) -> Any:
+    """An upper bound that also holds where a writer has cut a long text; None if there is none."""
+    value = high.as_py() if is_bytes_or_text(high.type) else None
+    size = len(value.encode()) if isinstance(value, str) else len(value or b"")
+    if size < _MAYBE_CUT:
+        return high
+    turned = after_prefix(value)
+    return None if turned is None else pa.scalar(turned, high.type)
 
 
 # -- as rows ----------------------------------------------------------------------------------
