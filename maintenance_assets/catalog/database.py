@@ -3,7 +3,6 @@
 import contextlib
 import os
 import random
-import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.errors import CatalogBusyError, CatalogError, CommitUnknownError
 
@@ -31,7 +31,6 @@ class Database:
         self.url = _checked_url(uri)
         self._busy_seconds = busy_seconds
         self._engine = _engine(self.url, busy_seconds)
-        self._one_at_a_time = _file_lock(self.url)
         if self.read(schema_version) != len(STEPS):
             self.write(migrate)
 
@@ -61,7 +60,7 @@ class Database:
         pause = 0.002
         while True:
             try:
-                with self._one_at_a_time, self._connection(writes) as connection:
+                with _turn(self.url, self._busy_seconds), self._connection(writes) as connection:
                     return _transact(connection, work)
             except DBAPIError as error:
                 if not _may_try_again(error):
@@ -182,13 +181,8 @@ def _sqlite_engine(url: URL, busy_seconds: float) -> Engine:
     return engine
 
 
-_locks: dict[str, threading.RLock] = {}
-_locks_lock = threading.Lock()
-
-
-def _file_lock(url: URL) -> contextlib.AbstractContextManager[Any]:
-    """Threads of one process share a DuckDB file, so they have to take turns by themselves."""
+def _turn(url: URL, seconds: float) -> contextlib.AbstractContextManager[None]:
+    """Users of a DuckDB file take turns; servers and SQLite see to that themselves."""
     if url.drivername != "duckdb":
         return contextlib.nullcontext()
-    with _locks_lock:
-        return _locks.setdefault(str(url.database), threading.RLock())
+    return lock_of(str(url.database)).hold(seconds)

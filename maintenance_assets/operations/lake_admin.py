@@ -248,12 +248,13 @@ def vacuum(
             f"retention below {RETENTION.days} days may take files from readers that are at work. "
             "Say force=True if there are none"
         )
-    limit = datetime.now(UTC) - retention
     if dry_run:
+        limit = datetime.now(UTC) - retention
         return VacuumResult(state.name, True, session.retention.removable(state.dataset_id, limit))
     store = session.store(state)
     require_ours(session, state, store)
     recovered = recover_dataset(session, state)
+    limit = datetime.now(UTC) - retention
     marked = session.retention.mark(state.dataset_id, limit)
     paths = [tomb.path for tomb in marked]
     delete_files(store, paths)
