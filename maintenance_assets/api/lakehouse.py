@@ -22,6 +22,7 @@ from maintenance_assets.operations import (
     lake_readers,
     lake_rewrite,
     lake_schema,
+    lake_upsert,
     lake_write,
 )
 from maintenance_assets.operations.compact import Compaction
@@ -265,6 +266,23 @@ class LakeDataset:
         settings = WriteOptions(**options)
         return lake_change.update(self._session, self.name, where, values, settings, dry_run)
 
+    def upsert(
+        self,
+        data: Any,
+        key_cols: Sequence[str],
+        update_cols: Sequence[str] | None = None,
+        *,
+        on_duplicates: str = "error",
+        dry_run: bool = False,
+        **options: Any,
+    ) -> ChangeOutcome:
+        """Give rows whose key is in the data new values, and insert the others; NULL is a key."""
+        request = lake_upsert.UpsertRequest(
+            _names(key_cols), None if update_cols is None else _names(update_cols), on_duplicates
+        )
+        settings = WriteOptions(**options)
+        return lake_upsert.upsert(self._session, self.name, data, request, settings, dry_run)
+
     # -- schema -------------------------------------------------------------------------------
 
     def schema(self, version: int | None = None) -> pa.Schema:
@@ -436,11 +454,20 @@ class LakeDataset:
         )
         return self._maintain(lambda: Clustering(policy), RewriteOptions(**options))
 
+    def repartition(
+        self, partition_by: Sequence[str], *, dry_run: bool = False, **options: Any
+    ) -> "ChangeOutcome":
+        """Lay all rows out by other columns; older versions stay as they were."""
+        settings = WriteOptions(**options)
+        return lake_change.repartition(
+            self._session, self.name, _names(partition_by), settings, dry_run
+        )
+
     def _maintain(self, make_planner: Any, options: RewriteOptions) -> "LakeMaintenance":
         started = time.monotonic()
         version, done = lake_rewrite.rewrite(self._session, self.name, make_planner, options)
         results = [
-            planner.result(run.after, result, 0.0) if isinstance(planner, Clustering) else result
+            planner.result(run, result, 0.0) if isinstance(planner, Clustering) else result
             for planner, run, result in done
         ]
         if not results:

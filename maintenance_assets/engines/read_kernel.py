@@ -122,7 +122,7 @@ def _batch_rows(
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if first and file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
+    if first and file.num_rows > _PROBE_ROWS and has_variable_width(file, columns):
         groups = list(first)
         probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=groups, columns=columns), None)
         if probe is not None and probe.num_rows:
@@ -130,7 +130,7 @@ def _batch_rows(
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
 
 
-def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
+def has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
     """Whether any of the columns (of all, where none are named) has values of any length."""
     leaves = zip(file.schema.leaf_paths, file.schema.leaves, strict=True)
     return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)

@@ -15,7 +15,7 @@ from maintenance_assets.operations.lake_files import describe_files
 from maintenance_assets.operations.lake_scan import Scan, ScanFile, plan_scan, scan_batches
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
 from maintenance_assets.operations.lake_write import ATTEMPTS, WriteOptions, writer_options
-from maintenance_assets.planning.placement import partition_directories
+from maintenance_assets.planning.placement import check_partition_type, partition_directories
 from maintenance_assets.planning.predicates import BoundPredicate, parse_predicate
 from maintenance_assets.planning.values import BoundValue, parse_value
 
@@ -147,7 +147,7 @@ def _change(
             transaction.done = True
             return ChangeOutcome(transaction.ticket.committed_version, operation)
         for attempt in range(ATTEMPTS):
-            found = find(session, state, transaction.ticket.base_version, where)
+            found = find(session, transaction.state, transaction.ticket.base_version, where)
             if not found.rows:
                 transaction.give_up()
                 return _outcome(operation, None, found, (), False)
@@ -168,8 +168,71 @@ def _change(
                 if attempt == ATTEMPTS - 1:
                     raise
             transaction.rebase()
-            state = session.reader.dataset(name)
     raise AssertionError("unreachable")
+
+
+def repartition(
+    session: LakeSession,
+    name: str,
+    partition_by: Sequence[str],
+    options: WriteOptions,
+    dry_run: bool = False,
+) -> ChangeOutcome:
+    """Write all rows anew into directories of other columns."""
+    state = session.reader.dataset(name)
+    for column in partition_by:
+        check_partition_type(state.schema.require(column).type, column)
+    if len(set(partition_by)) < len(partition_by):
+        raise ValueError(f"partition_by names a column twice: {', '.join(partition_by)}")
+    if dry_run or tuple(partition_by) == state.partition_by:
+        files = len(session.reader.files(state.dataset_id, state.head)) if dry_run else 0
+        return ChangeOutcome(None, "repartition", files_removed=files, dry_run=dry_run)
+    with session.transaction(state, "repartition", options.txn_id) as transaction:
+        if transaction.ticket.committed_version is not None:
+            transaction.done = True
+            return ChangeOutcome(transaction.ticket.committed_version, "repartition")
+        for attempt in range(ATTEMPTS):
+            try:
+                return _repartition(session, transaction, tuple(partition_by), options)
+            except CommitConflictError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+            transaction.rebase()
+    raise AssertionError("unreachable")
+
+
+def _repartition(
+    session: LakeSession,
+    transaction: LakeTransaction,
+    partition_by: tuple[str, ...],
+    options: WriteOptions,
+) -> ChangeOutcome:
+    state = transaction.state
+    scan = plan_scan(session, state, transaction.ticket.base_version)
+    placed = replace(transaction.state, partition_by=partition_by)
+    transaction.state = placed
+    added = write_changed(transaction, scan_batches(scan), scan.schema, options)
+    change = Change(
+        "repartition",
+        added=added,
+        removed=tuple(file.file.file_id for file in scan.files),
+        # A schema of its own, so that data that is being written for the old layout does not fit.
+        schema=scan.schema,
+        schema_base=state.schema.schema_id,
+        partition_by=partition_by,
+        reads="everything",
+        data_change=False,
+        author=options.author,
+        message=options.message or f"by {', '.join(partition_by) or 'nothing'}",
+    )
+    version = transaction.commit(change)
+    return ChangeOutcome(
+        version,
+        "repartition",
+        files_read=len(scan.files),
+        files_removed=len(scan.files),
+        files_added=len(added),
+    )
 
 
 def find(session: LakeSession, state: DatasetState, version: int, where: Any) -> _Found:

@@ -149,6 +149,7 @@ class LakeRewrite:
     physical: Any
     version: int | None = None
     after: Snapshot | None = None
+    inputs: dict[str, DataFile] = field(default_factory=dict)
     failures: list[GroupFailure] = field(default_factory=list)
     conflicts: list[GroupFailure] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
@@ -185,6 +186,7 @@ class LakeRewrite:
             if self.version is None:
                 transaction.give_up()
         rewritten = {f.path: f for number in committed for f in plan.groups[number].files}
+        self.inputs = rewritten
         added = [file for number in committed for file in written[number]]
         kept = [file for file in before.files if file.path not in rewritten]
         self.after = replace(before, files=(*kept, *added))

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -87,15 +87,34 @@ def schema_at(session: LakeSession, state: DatasetState, version: int) -> TableS
     return session.reader.schema(state.dataset_id, commit.schema_id)
 
 
-def plan_scan(session: LakeSession, state: DatasetState, version: int, where: Any = None) -> Scan:
-    """Choose files and row groups by the catalog alone: no file is opened."""
+class Matcher(Protocol):
+    """Tells from ranges of columns whether rows can be among those that are asked for."""
+
+    @property
+    def columns(self) -> tuple[str, ...]: ...
+
+    def may_match(self, ranges: Mapping[str, ColumnRange]) -> bool: ...
+
+
+def plan_scan(
+    session: LakeSession,
+    state: DatasetState,
+    version: int,
+    where: Any = None,
+    matcher: Matcher | None = None,
+) -> Scan:
+    """Choose files and row groups by the catalog alone: no file is opened.
+
+    `where` also decides about rows; a matcher (instead of it) only about files and row groups.
+    """
     schema = schema_at(session, state, version)
     predicate = None if where is None else parse_predicate(where).bind(schema.arrow)
     files = session.reader.files(state.dataset_id, version)
     physical = session.reader.physical_schemas(state.dataset_id)
     chosen = tuple(ScanFile(file) for file in files)
-    if predicate is not None and predicate.columns:
-        chosen = _Pruner(session, state, version, schema, physical, predicate).choose(files)
+    asked = predicate if predicate is not None else matcher
+    if asked is not None and asked.columns:
+        chosen = _Pruner(session, state, version, schema, physical, asked).choose(files)
     return Scan(
         state, session.store(state), version, schema, chosen, physical, predicate, len(files)
     )
@@ -111,13 +130,13 @@ class _Pruner:
         version: int,
         schema: TableSchema,
         physical: Mapping[int, PhysicalSchema],
-        predicate: BoundPredicate,
+        asked: Matcher,
     ) -> None:
         self._reader = session.reader
         self._dataset_id = state.dataset_id
-        self._columns = [schema.require(name) for name in predicate.columns]
+        self._columns = [schema.require(name) for name in asked.columns]
         self._physical = physical
-        self._predicate = predicate
+        self._asked = asked
         self._version = version
         self._bounds: dict[tuple[bytes, Any, Any], Any] = {}
 
@@ -141,7 +160,7 @@ class _Pruner:
             column.name: self._range(file, column, known.get(column.field_id), file.row_count)
             for column in self._columns
         }
-        return bool(file.row_count) and self._predicate.may_match(ranges)
+        return bool(file.row_count) and self._asked.may_match(ranges)
 
     def _with_groups(
         self, file: CatalogFile, known: Mapping[int, ColumnStatistics], groups: Mapping[Any, Any]
@@ -164,7 +183,7 @@ class _Pruner:
                 elif found is not None and found.null_count not in (0, file.row_count):
                     found = None  # of the whole file, and not the same in every row group
                 ranges[column.name] = self._range(file, column, found, rows)
-            if rows and self._predicate.may_match(ranges):
+            if rows and self._asked.may_match(ranges):
                 kept.append(number)
         if not kept:
             return None

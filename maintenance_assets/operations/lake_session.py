@@ -134,6 +134,7 @@ class LakeTransaction:
     def rebase(self) -> None:
         """Continue from the newest version."""
         self.ticket = self.session.writer.rebase(self.ticket)
+        self.state = self.session.reader.dataset(self.state.name)
 
     def commit(self, change: Change) -> int:
         """Make the next version; its number."""

@@ -192,9 +192,20 @@ def fit_data(
         if name not in incoming_schema.names:
             raise SchemaMismatchError(f"the data lacks the partition column '{name}'")
         check_partition_type(incoming_schema.field(name).type, name)
+    return fit_columns(session, state, incoming_schema, options)
+
+
+def fit_columns(
+    session: LakeSession,
+    state: DatasetState,
+    incoming_schema: pa.Schema,
+    options: WriteOptions,
+    reserve: bool = True,
+) -> Fitted:
+    """The same for data that may lack partition columns; a dry run reserves no ids."""
     new = new_column_names(state.schema, incoming_schema)
     first_id = 0
-    if new and options.merge_schema:
+    if new and options.merge_schema and reserve:
         first_id = session.database.write(
             lambda connection: reserve_field_ids(connection, state.dataset_id, len(new))
         )
@@ -241,24 +252,25 @@ def write_rows(
         row_group_rows=options.row_group_rows,
     ) as writer:
         for batch in stream:
-            conformed = _conformed(batch, schema)
-            codes, directories = partition_directories(conformed, transaction.state.partition_by)
+            rows = conformed(batch, schema)
+            codes, directories = partition_directories(rows, transaction.state.partition_by)
             transaction.expect(directories)
-            writer.write(conformed, codes, directories)
+            writer.write(rows, codes, directories)
         placed = writer.close()
     paths = [file.path for file in placed]
     return describe_files(transaction.store, paths, fitted.table, dict(fitted.mapping))
 
 
-def _conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """New data in the types it is written in; SchemaMismatchError where a value does not fit."""
     try:
-        conformed = conform_batch(batch, schema, "the data")
+        fitted = conform_batch(batch, schema, "the data")
     except RewriteError as error:
         raise SchemaMismatchError(str(error)) from error
     for number, wanted in enumerate(schema):
-        if not wanted.nullable and conformed.column(number).null_count:
+        if not wanted.nullable and fitted.column(number).null_count:
             raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
-    return conformed
+    return fitted
 
 
 def _commit(

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.engines.sample_kernel import sample_columns
@@ -27,7 +27,7 @@ from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 from maintenance_assets.operations.rewrite import failure_message, open_run
-from maintenance_assets.planning.compaction import predict_stats, predicted_codec
+from maintenance_assets.planning.compaction import codec_label, predict_stats, predicted_codec
 from maintenance_assets.planning.optimization import (
     Assessment,
     OptimizePolicy,
@@ -43,6 +43,7 @@ from maintenance_assets.planning.optimization import (
     optimize_groups,
     propose_additions,
     settled,
+    unpublished,
 )
 from maintenance_assets.planning.orderable import find_path
 from maintenance_assets.planning.partitions import known_partition_keys
@@ -96,7 +97,7 @@ def optimize(
         on_progress=on_progress,
     )
     found = run.preview() if dry_run else run.execute()
-    result = planner.result(run.after, found, time.monotonic() - started)
+    result = planner.result(run, found, time.monotonic() - started)
     if result.failures and not dry_run:
         raise IncompleteMaintenanceError(failure_message(result), result)
     return result
@@ -130,6 +131,20 @@ def check_curve(curve: Any) -> Curve:
         raise ValueError(f"Unknown curve {curve!r}. Known curves: {', '.join(CURVES)}")
     found: Curve = curve
     return found
+
+
+class Rewritten(Protocol):
+    """What is known after a run."""
+
+    @property
+    def inputs(self) -> Mapping[str, DataFile]:
+        """The files that were rewritten, by path."""
+        ...
+
+    @property
+    def after(self) -> Snapshot | None:
+        """The files that there are now; None after a dry run."""
+        ...
 
 
 @dataclass(slots=True)
@@ -214,6 +229,17 @@ class Clustering:
             return
         self.assessments[directory] = assessment
         plan.add(files, proposal, decision)
+        rewritten = set() if proposal is None else set(proposal.group.file_paths())
+        self._note_codecs([file for file in files if file.path not in rewritten])
+
+    def _note_codecs(self, kept: Sequence[DataFile]) -> None:
+        wanted = self.policy.targets.compression
+        others = {codec for file in kept for codec in file.codecs if codec != wanted}
+        if wanted is not None and others:
+            self._warn(
+                f"compression '{wanted}' goes for what is rewritten: clustered files stay as they "
+                f"are ({codec_label(others)})"
+            )
 
     def _decide(
         self, assessment: Assessment, store: Store
@@ -222,6 +248,9 @@ class Clustering:
         if reason is not None:
             return None, decide(assessment, None, "none", reason)
         added = additions(assessment)
+        if len(added) == len(assessment.partition.files):
+            why = "new files overlap all of what is clustered"
+            return assessment.fresh, decide(assessment, assessment.fresh, "full", why)
         if added:
             sample = self._sample(assessment.partition, added, store)
             proposal = propose_additions(assessment, added, sample, self.run)
@@ -256,13 +285,16 @@ class Clustering:
             decisions=tuple(plan.decisions),
         )
 
-    def result(
-        self, after: Snapshot | None, found: CompactionResult, seconds: float
-    ) -> OptimizeResult:
+    def result(self, run: "Rewritten", found: CompactionResult, seconds: float) -> OptimizeResult:
         """The result with what was gained, measured on the files that are there now."""
         decisions = found.plan.decisions if isinstance(found.plan, OptimizePlan) else ()
-        if after is not None:
-            decisions = tuple(self._measured(decision, after) for decision in decisions)
+        left = self._left(run, found)
+        decisions = tuple(
+            unpublished(each, left[each.directory]) if each.directory in left else each
+            for each in decisions
+        )
+        if run.after is not None:
+            decisions = tuple(self._measured(decision, run.after) for decision in decisions)
         known = {item.name: getattr(found, item.name) for item in fields(CompactionResult)}
         stats = replace(found.stats, zorder_columns=list(self.policy.columns))
         return OptimizeResult(
@@ -277,6 +309,20 @@ class Clustering:
                 "decisions": decisions,
             }
         )
+
+    def _left(self, run: "Rewritten", found: CompactionResult) -> dict[str, str]:
+        """Directories of planned groups that were not published, and why."""
+        reasons = {
+            path: each.reason
+            for each in (*found.failures, *found.conflicts)
+            for path in each.paths or [path for g in found.plan.groups for path in g.file_paths()]
+        }
+        left = {}
+        for group in found.plan.groups:
+            first = group.files[0].path
+            if first not in run.inputs and (first in reasons or not found.stats.dry_run):
+                left[group.directory] = reasons.get(first, "it was not published")
+        return left
 
     def _measured(self, decision: PartitionDecision, after: Snapshot) -> PartitionDecision:
         files = [file for file in after.files if file.directory == decision.directory]
@@ -307,5 +353,8 @@ class _Parts:
     def leave(self, files: Sequence[DataFile], reason: str) -> None:
         """Files that stay, and why."""
         self.untouched += [
-            UntouchedFile(file.path, file.size_bytes, file.num_rows, reason) for file in files
+            UntouchedFile(
+                file.path, file.size_bytes, file.num_rows, reason if file.num_rows else "empty"
+            )
+            for file in files
         ]

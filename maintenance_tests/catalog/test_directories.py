@@ -128,9 +128,7 @@ def test_vacuum_refuses_a_directory_that_is_not_the_one_it_knows(
     assert ids(dataset) == [2]
 
 
-@pytest.mark.parametrize(
-    "spelling", ["{}//", "{}/.", "file://{}", "./{}", "{}/x/..", "link"]
-)
+@pytest.mark.parametrize("spelling", ["{}//", "{}/.", "file://{}", "./{}", "{}/x/..", "link"])
 def test_spellings_of_a_root_never_lead_vacuum_to_a_live_file(
     tmp_path: Path, spelling: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
