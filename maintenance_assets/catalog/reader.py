@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, func, or_, select
+from sqlalchemy import Connection, and_, exists, func, or_, select
 
 from maintenance_assets.catalog import tables as t
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.rows import (
     catalog_file,
     commit_of,
-    group_by_file,
     read_schema,
     table_schema,
     to_micros,
@@ -41,6 +40,17 @@ class FileBounds:
 
     file_id: int
     statistics: ColumnStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBound:
+    """Values of a column that are asked for, in the form of stored bounds."""
+
+    field_id: int
+    low: bytes | None
+    high: bytes | None
+    unlike: tuple[int, ...] = ()
+    """Physical schemas whose bounds are of another form: nothing is known of their files."""
 
 
 class CatalogReader:
@@ -124,19 +134,31 @@ class CatalogReader:
             for r in rows
         )
 
-    def files(self, dataset_id: int, version: int) -> tuple[CatalogFile, ...]:
-        """The files of a version, in the order in which they came."""
-        return self._database.read(lambda c: files_of(c, dataset_id, version))
+    def files(
+        self, dataset_id: int, version: int, bounds: Sequence[KeyBound] = ()
+    ) -> tuple[CatalogFile, ...]:
+        """The files of a version that can hold such values, in the order in which they came."""
+        conditions = [_not_outside(bound) for bound in bounds]
+        return self._database.read(lambda c: files_of(c, dataset_id, version, *conditions))
 
     def physical_schemas(self, dataset_id: int) -> Mapping[int, PhysicalSchema]:
         """How files were written, by id."""
         return self._database.read(lambda c: physical_schemas(c, dataset_id))
 
     def statistics(
-        self, dataset_id: int, version: int, field_ids: Collection[int]
+        self,
+        dataset_id: int,
+        version: int,
+        field_ids: Collection[int],
+        file_ids: Sequence[int] | None = None,
     ) -> Sequence[FileBounds]:
-        """What is known of some columns in the files of a version; row groups apart."""
+        """What is known of some columns in the files of a version; row groups apart.
+
+        Where only few files are meant, only these are looked up.
+        """
         stats = t.file_statistics.c
+        if file_ids is not None and len(file_ids) <= _FEW:
+            return self._statistics_of_few(dataset_id, field_ids, file_ids)
         query = (
             select(stats.file_id, stats.field_id, stats.null_count, stats.low, stats.high)
             .join(
@@ -149,10 +171,23 @@ class CatalogReader:
                 _alive(version),
             )
         )
-        rows = self._database.read(lambda c: c.execute(query).all())
-        return [
-            FileBounds(r[0], ColumnStatistics(r[1], r[2], _bytes(r[3]), _bytes(r[4]))) for r in rows
-        ]
+        return _file_bounds(self._database.read(lambda c: c.execute(query).all()))
+
+    def _statistics_of_few(
+        self, dataset_id: int, field_ids: Collection[int], file_ids: Sequence[int]
+    ) -> Sequence[FileBounds]:
+        stats = t.file_statistics.c
+        found: list[FileBounds] = []
+        for start in range(0, len(file_ids), _AT_ONCE):
+            query = select(
+                stats.file_id, stats.field_id, stats.null_count, stats.low, stats.high
+            ).where(
+                stats.dataset_id == dataset_id,
+                stats.field_id.in_(sorted(field_ids)),
+                stats.file_id.in_(file_ids[start : start + _AT_ONCE]),
+            )
+            found += _file_bounds(self._database.read(lambda c, q=query: c.execute(q).all()))  # type: ignore[misc]
+        return found
 
     def row_groups(
         self, dataset_id: int, file_ids: Sequence[int], field_ids: Collection[int]
@@ -214,6 +249,13 @@ class CatalogReader:
         return tuple(self._database.read(lambda c: c.execute(query).scalars().all()))
 
 
+def _file_bounds(rows: Sequence[Any]) -> list[FileBounds]:
+    return [
+        FileBounds(r[0], ColumnStatistics(r[1], r[2], _bytes(r[3]), _bytes(r[4]))) for r in rows
+    ]
+
+
+_FEW = 5000
 _AT_ONCE = 500
 """Items of an IN list: databases bound the number of parameters."""
 
@@ -282,26 +324,51 @@ def files_of(
     meant = and_(t.file.c.dataset_id == dataset_id, _alive(version), *conditions)
     rows = connection.execute(select(t.file).where(meant).order_by(t.file.c.file_id))
     files = rows.mappings().all()
-    values = group_by_file(connection.execute(_partition_values(meant)).mappings().all())
-    return tuple(
-        catalog_file(
-            row,
-            tuple((value["name"], value["value"]) for value in values.get(row["file_id"], ())),
-        )
-        for row in files
+    whole = and_(t.file.c.dataset_id == dataset_id, _alive(version))
+    values = _partition_values(connection, dataset_id, whole, [row["file_id"] for row in files])
+    return tuple(catalog_file(row, tuple(values.get(row["file_id"], ()))) for row in files)
+
+
+def _not_outside(bound: KeyBound) -> Any:
+    """Files whose bounds do not rule such values out; NULL rules nothing out."""
+    stats = t.file_statistics.c
+    outside = []
+    if bound.low is not None:
+        outside.append(stats.high < bound.low)
+    if bound.high is not None:
+        outside.append(stats.low > bound.high)
+    ruled_out = exists().where(
+        stats.dataset_id == t.file.c.dataset_id,
+        stats.field_id == bound.field_id,
+        stats.file_id == t.file.c.file_id,
+        or_(*outside),
     )
+    kept = ~ruled_out
+    return or_(kept, t.file.c.physical_id.in_(bound.unlike)) if bound.unlike else kept
 
 
-def _partition_values(meant: Any) -> Select[Any]:
+def _partition_values(
+    connection: Connection, dataset_id: int, whole: Any, file_ids: Sequence[int]
+) -> dict[int, list[tuple[str, str]]]:
+    """Keys and values by file: looked up one by one for few files, joined for many."""
     part = t.file_partition.c
-    return (
-        select(part.file_id, part.name, part.value)
-        .join(
-            t.file, and_(t.file.c.dataset_id == part.dataset_id, t.file.c.file_id == part.file_id)
-        )
-        .where(meant)
-        .order_by(part.file_id, part.position)
-    )
+    columns = select(part.file_id, part.name, part.value).order_by(part.file_id, part.position)
+    if len(file_ids) <= _FEW:
+        queries = [
+            columns.where(
+                part.dataset_id == dataset_id,
+                part.file_id.in_(file_ids[start : start + _AT_ONCE]),
+            )
+            for start in range(0, len(file_ids), _AT_ONCE)
+        ]
+    else:
+        same = and_(t.file.c.dataset_id == part.dataset_id, t.file.c.file_id == part.file_id)
+        queries = [columns.join(t.file, same).where(whole)]
+    found: dict[int, list[tuple[str, str]]] = {}
+    for query in queries:
+        for file_id, name, value in connection.execute(query):
+            found.setdefault(file_id, []).append((name, value))
+    return found
 
 
 def physical_schemas(connection: Connection, dataset_id: int) -> dict[int, PhysicalSchema]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -141,11 +141,3 @@ def commit_of(row: Row) -> Commit:
         expired=row["expired_at"] is not None,
         summary=json.loads(row["summary"]),
     )
-
-
-def group_by_file(rows: Sequence[Row]) -> dict[int, list[Row]]:
-    """Rows of several files, by file."""
-    found: dict[int, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["file_id"], []).append(row)
-    return found

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.fs as pafs
 
-from maintenance_assets.catalog.statistics import decode_bound, is_bytes_or_text
+from maintenance_assets.catalog.reader import KeyBound
+from maintenance_assets.catalog.statistics import decode_bound, encode_bound, is_bytes_or_text
 from maintenance_assets.engines.renamed_files import RenamingHandler
 from maintenance_assets.errors import CatalogError
 from maintenance_assets.model.files import ColumnRange
@@ -26,10 +27,15 @@ from maintenance_assets.operations.lake_session import LakeSession
 from maintenance_assets.planning.evolution import keeps_order
 from maintenance_assets.planning.extents import after_prefix
 from maintenance_assets.planning.predicates import BoundPredicate, parse_predicate
+from maintenance_assets.planning.search_bounds import is_covered, search_bounds
 from maintenance_assets.storage.filesystems import Store
 
 _MOST_GUARANTEES = 50_000
 """So many bounds are given to a dataset's fragments; more would cost more than they save."""
+
+
+_MANY = 2000
+"""So many files that the database left are not looked at again if it knew the whole condition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,6 @@ class Scan:
     files: tuple[ScanFile, ...]
     physical: Mapping[int, PhysicalSchema]
     predicate: BoundPredicate | None
-    total_files: int
-    """Files of the version, with those that were ruled out."""
 
 
 def resolve_version(
@@ -109,15 +113,48 @@ def plan_scan(
     """
     schema = schema_at(session, state, version)
     predicate = None if where is None else parse_predicate(where).bind(schema.arrow)
-    files = session.reader.files(state.dataset_id, version)
     physical = session.reader.physical_schemas(state.dataset_id)
+    bounds = _key_bounds(predicate, schema, physical)
+    files = session.reader.files(state.dataset_id, version, bounds)
     chosen = tuple(ScanFile(file) for file in files)
     asked = predicate if predicate is not None else matcher
-    if asked is not None and asked.columns:
+    known_enough = len(files) > _MANY and predicate is not None and is_covered(predicate.tree)
+    if asked is not None and asked.columns and not known_enough:
         chosen = _Pruner(session, state, version, schema, physical, asked).choose(files)
-    return Scan(
-        state, session.store(state), version, schema, chosen, physical, predicate, len(files)
-    )
+    return Scan(state, session.store(state), version, schema, chosen, physical, predicate)
+
+
+_CERTAIN = 15
+"""Bytes of a text that surely are in its upper bound, even if a writer has cut that."""
+
+
+def _key_bounds(
+    predicate: BoundPredicate | None, schema: TableSchema, physical: Mapping[int, PhysicalSchema]
+) -> tuple[KeyBound, ...]:
+    """What the database can rule files out by; the rest is done with what it returns."""
+    if predicate is None:
+        return ()
+    found = []
+    for bound in search_bounds(predicate.tree):
+        column = schema.require(bound.column)
+        low = None if bound.low is None else encode_bound(bound.low, upper=False)
+        high = None if bound.high is None else encode_bound(bound.high, upper=True)
+        if low is not None and is_bytes_or_text(column.type):
+            low = low[:_CERTAIN]
+        unlike = tuple(number for number, p in physical.items() if not _is_alike(p, column))
+        if low is not None or high is not None:
+            found.append(KeyBound(column.field_id, low, high, unlike))
+    return tuple(found)
+
+
+def _is_alike(physical: PhysicalSchema, column: Column) -> bool:
+    """Whether bounds of these files have the form of values of the column."""
+    name = physical.name_of(column.field_id)
+    type_ = column.type if name is None else physical.arrow.field(name).type
+    if is_bytes_or_text(type_):
+        return is_bytes_or_text(column.type)
+    both_whole = pa.types.is_integer(type_) and pa.types.is_integer(column.type)
+    return bool(type_ == column.type) or both_whole
 
 
 class _Pruner:
@@ -144,7 +181,8 @@ class _Pruner:
         """Files that may hold a row that is asked for, and which of their row groups."""
         ids = [column.field_id for column in self._columns]
         known: dict[int, dict[int, ColumnStatistics]] = {}
-        for found in self._reader.statistics(self._dataset_id, self._version, ids):
+        file_ids = [file.file_id for file in files]
+        for found in self._reader.statistics(self._dataset_id, self._version, ids, file_ids):
             known.setdefault(found.file_id, {})[found.statistics.field_id] = found.statistics
         kept = [file for file in files if self._may_match(file, known.get(file.file_id, {}))]
         groups = self._reader.row_groups(
@@ -326,7 +364,9 @@ def _guarantees(session: LakeSession, scan: Scan) -> dict[int, Any]:
         return {}
     by_id = {column.field_id: column for column in columns}
     found: dict[int, Any] = {}
-    for bounds in session.reader.statistics(scan.state.dataset_id, scan.version, list(by_id)):
+    for bounds in session.reader.statistics(
+        scan.state.dataset_id, scan.version, list(by_id), list(chosen)
+    ):
         file = chosen.get(bounds.file_id)
         if file is None:
             continue

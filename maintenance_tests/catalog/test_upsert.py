@@ -77,15 +77,16 @@ def test_keys_that_are_there_twice_are_refused_unless_the_last_one_counts(
 
 
 def test_requests_that_make_no_sense_are_refused(stock: LakeDataset) -> None:
-    for arguments in (
+    wrong: list[dict[str, Any]] = [
         {"key_cols": []},
         {"key_cols": ["x"]},
         {"key_cols": ["id"], "update_cols": ["x"]},
         {"key_cols": ["id"], "update_cols": ["id"]},
         {"key_cols": ["id"], "on_duplicates": "first"},
-    ):
+    ]
+    for arguments in wrong:
         with pytest.raises(ValueError, match=r"key|found|on_duplicates"):
-            stock.upsert({"id": [1], "price": [1.0]}, **arguments)  # type: ignore[arg-type]
+            stock.upsert({"id": [1], "price": [1.0]}, **arguments)
     assert stock.version == 2
 
 
