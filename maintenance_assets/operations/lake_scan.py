@@ -1,6 +1,7 @@
 """Reading a version: which files and row groups can hold the rows, and those as one dataset."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -452,19 +453,28 @@ def scan_batches(scan: Scan, columns: Sequence[str] | None = None) -> Iterator[p
 def read_rows(scan: Scan, columns: Sequence[str] | None = None) -> pa.Table:
     """The rows that are asked for, in memory."""
     wanted = list(scan.schema.names) if columns is None else list(columns)
-    schema = pa.schema([scan.schema.require(name).field for name in wanted])
-    return pa.Table.from_batches(scan_batches(scan, wanted), schema)
+    fields = [scan.schema.require(name).field for name in wanted]
+    if scan.predicate is None:
+        with _missing_files(scan):
+            return _dataset(scan, {}).to_table(columns=wanted)
+    return pa.Table.from_batches(scan_batches(scan, wanted), pa.schema(fields))
 
 
 def _checked(batches: Iterator[pa.RecordBatch], scan: Scan) -> Iterator[pa.RecordBatch]:
     while True:
-        try:
-            batch = next(batches)
-        except StopIteration:
+        with _missing_files(scan):
+            batch = next(batches, None)
+        if batch is None:
             return
-        except FileNotFoundError as error:
-            raise CatalogError(
-                f"A file of version {scan.version} is missing: {error}. It may have expired and "
-                "been vacuumed meanwhile; if not, fsck() tells what is wrong"
-            ) from error
         yield batch
+
+
+@contextmanager
+def _missing_files(scan: Scan) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise CatalogError(
+            f"A file of version {scan.version} is missing: {error}. It may have expired and been "
+            "vacuumed meanwhile; if not, fsck() tells what is wrong"
+        ) from error
