@@ -69,6 +69,15 @@ class CatalogRetention:
 
         return self._database.write(work)
 
+    def drop_pins(self, dataset_id: int) -> None:
+        """Drop all tags and pins."""
+
+        def work(connection: Connection) -> None:
+            lock_dataset(connection, dataset_id)
+            connection.execute(delete(t.pin).where(t.pin.c.dataset_id == dataset_id))
+
+        self._database.write(work)
+
     def expire(
         self, dataset_id: int, older_than: datetime, retain_last: int, dry_run: bool
     ) -> tuple[int, ...]:

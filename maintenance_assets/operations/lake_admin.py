@@ -190,17 +190,17 @@ def unregister(session: LakeSession, name: str) -> None:
     require_ours(session, state, store)
     recover_dataset(session, state)
     _refuse_renamed(session, state)
-    alive = {file.path for file in session.reader.files(state.dataset_id, state.head)}
-    older = [path for path in session.reader.known_paths(state.dataset_id) if path not in alive]
-    dead = [
-        tomb.path
-        for kind in ("pending", "deleting")
-        for tomb in session.reader.tombstones(state.dataset_id, kind)
-        if tomb.path not in alive
-    ]
-    # From here on nobody can commit to it, and what is not alive is nobody's.
+    # What is not alive goes while the catalog still knows of it: a process that dies in between
+    # leaves a dataset, not a directory in which rows are doubled.
+    session.retention.drop_pins(state.dataset_id)
+    session.retention.expire(state.dataset_id, datetime.now(UTC), 1, dry_run=False)
+    vacuum(session, state, timedelta(0), dry_run=False, force=True)
+    if any(session.reader.tombstones(state.dataset_id, kind) for kind in ("pending", "deleting")):
+        raise CatalogError(
+            f"Files of dataset '{state.name}' that are in no version any more are still being "
+            "read by an operation. Try again when it is done"
+        )
     forget_dataset(session.database, state.dataset_id, state.head)
-    delete_files(store, sorted({*older, *dead}))
     remove_mark(store)
 
 
