@@ -36,7 +36,7 @@ from maintenance_assets.operations.results import RepartitionResult
 from maintenance_assets.operations.verify import verify_files
 from maintenance_assets.planning.packing import Load, output_count
 from maintenance_assets.planning.repartitioning import check_lengths
-from maintenance_assets.storage.discovery import discover, list_dataset
+from maintenance_assets.storage.discovery import discover, list_dataset, select
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.footers import read_footers
 from maintenance_assets.storage.journal import InputEntry, OutputEntry, run_directory
@@ -131,12 +131,12 @@ class RepartitionRun:
 
     def execute(self) -> RepartitionResult:
         """All or nothing; the source goes last, if it is to go."""
-        if not self.in_place:
-            require_empty_target(self.target)
-        existed = self.target.exists(self.target.root)
+        select(self.source, list_dataset(self.source).data, None)  # before a lease makes its root
         self.recovered = recover_store(self.source)
+        existed = self.target.exists(self.target.root)
         if not self.in_place:
             self.recovered += recover_store(self.target)
+            require_empty_target(self.target)
         run_id = uuid7()
         try:
             with self._leases(run_id) as (source_lease, target_lease):
@@ -330,6 +330,11 @@ class RepartitionRun:
         engine: str,
         schema: pa.Schema,
     ) -> RepartitionResult:
+        for directory in sorted(rows):
+            if any(segment.endswith("=") for segment in directory.split("/")):
+                note = f"Spark refuses datasets with an empty partition value, here '{directory}'"
+                self.notes[note] = None
+                break
         return RepartitionResult(
             stats=stats,
             engine=engine,

@@ -17,6 +17,7 @@ from maintenance_assets.planning.changes import (
     Rule,
 )
 from maintenance_assets.planning.dataset_columns import DatasetColumns
+from maintenance_assets.planning.expressions import column_names
 from maintenance_assets.planning.fitting import plain_type
 from maintenance_assets.planning.moves import Moves
 from maintenance_assets.planning.predicates import Predicate
@@ -145,6 +146,14 @@ def bind_update(
     )
 
 
+def asked_columns(predicate: Predicate) -> tuple[str, ...]:
+    """Columns, nested ones by dotted path, whose ranges tell where a predicate can be true."""
+    if predicate.tree is None:
+        names: tuple[str, ...] = predicate.foreign.names()
+        return names
+    return column_names(predicate.tree)
+
+
 def refuse_odd_column(name: str, columns: DatasetColumns) -> None:
     """Raise ValueError where a new column would be confused with one that exists."""
     twin = {known.casefold(): known for known in columns.schema.names}.get(name.casefold())
@@ -178,7 +187,11 @@ def _bind_value(name: str, value: Value, columns: DatasetColumns) -> BoundValue:
 
 def _stored_type(name: str, value: BoundValue, columns: DatasetColumns) -> Any:
     index = columns.stored.get_field_index(name)
-    return plain_type(value.type) if index < 0 else columns.stored.field(index).type
+    if index >= 0:
+        return columns.stored.field(index).type
+    # An order of categories belongs to the column that they come from.
+    is_ordered = pa.types.is_dictionary(value.type) and value.type.ordered
+    return plain_type(value.type.value_type if is_ordered else value.type)
 
 
 def _read_by(values: Iterable[BoundValue]) -> set[str]:

@@ -6,7 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, note, settings
@@ -236,33 +236,42 @@ files = st.lists(st.lists(rows_of_data, min_size=1, max_size=6), min_size=1, max
 # -- a dataset ---------------------------------------------------------------------------------
 
 
-def write(lake: Lake, contents: Sequence[Sequence[Row]], *, in_files: bool, drift: bool) -> None:
+Layout = Literal["path and files", "path", "files"]
+layouts = st.sampled_from(["path and files", "path", "files"])
+
+
+def write(lake: Lake, contents: Sequence[Sequence[Row]], layout: Layout, *, drift: bool) -> None:
     """Each list of rows as one file in every directory that its rows belong to."""
     for number, rows in enumerate(contents):
-        for day in dict.fromkeys(row["day"] for row in rows):
-            part = [row for row in rows if row["day"] == day]
+        for directory in dict.fromkeys(directory_of(row, layout) for row in rows):
+            part = [row for row in rows if directory_of(row, layout) == directory]
             table = pa.Table.from_pylist(part, SCHEMA)
             if drift and number % 2 and table.column("v").null_count == table.num_rows:
                 table = table.drop_columns(["v"])
             elif drift and number % 2:
                 table = table.set_column(3, "v", table.column("v").cast(pa.int16()))
-            table = table if in_files else table.drop_columns(["day"])
-            lake.write(f"{directory(day)}/part-{number}.parquet", table, row_group_size=2)
+            table = table.drop_columns(["day"]) if layout == "path" else table
+            lake.write(f"{directory}part-{number}.parquet", table, row_group_size=2)
 
 
-def directory(day: str | None) -> str:
-    return f"day={'__HIVE_DEFAULT_PARTITION__' if day is None else day}"
+def directory_of(row: Row, layout: Layout) -> str:
+    if layout == "files":
+        return ""
+    return f"day={'__HIVE_DEFAULT_PARTITION__' if row['day'] is None else row['day']}/"
 
 
-def read(lake: Lake) -> list[Row]:
-    """All rows; the path has the last word on the day, and the file must not contradict."""
+def read(lake: Lake, layout: Layout) -> list[Row]:
+    """All rows, none of which may be in a directory that is not its own."""
     found = []
     for name in lake.files():
-        text = name.split("/")[0].removeprefix("day=")
-        day = None if text == "__HIVE_DEFAULT_PARTITION__" else text
-        for row in lake.open(name).read().to_pylist():
-            assert row.get("day", day) == day, (name, row)
-            found.append({**dict.fromkeys(SCHEMA.names), **row, "day": day})
+        folder = name.rpartition("/")[0]
+        text = folder.removeprefix("day=")
+        in_path = {} if not folder else {"day": None if text.startswith("__HIVE") else text}
+        for values in lake.open(name).read().to_pylist():
+            row = {**dict.fromkeys(SCHEMA.names), **in_path, **values}
+            assert name.startswith(directory_of(row, layout)), (name, row)
+            assert ("day" in values) is (layout != "path")
+            found.append(row)
     return found
 
 
@@ -281,14 +290,14 @@ def check_steps(
     engine: str,
     contents: Sequence[Sequence[Row]],
     todo: Sequence[Delete | Update | Upsert],
+    layout: Layout,
     *,
-    in_files: bool,
     drift: bool,
 ) -> None:
     folder = tempfile.mkdtemp()
     try:
         lake = Lake(f"{folder}/lake")
-        write(lake, contents, in_files=in_files, drift=drift)
+        write(lake, contents, layout, drift=drift)
         expected = [row for rows in contents for row in rows]
         for step in todo:
             note(str(step))
@@ -300,7 +309,7 @@ def check_steps(
             assert {name: result[name] for name in counts} == counts
             assert (result["rows_before"], result["rows_after"]) == (len(expected), len(rows))
             assert {**predicted, "dry_run": False} == result
-            assert Counter(map(exact, read(lake))) == Counter(map(exact, rows))
+            assert Counter(map(exact, read(lake, layout))) == Counter(map(exact, rows))
             assert not [name for name in lake.tree() if not name.endswith(".parquet")]
             if not any(counts.values()):
                 assert lake.tree() == before
@@ -318,8 +327,8 @@ QUICK = settings(
 
 
 @QUICK
-@given(contents=files, todo=steps, in_files=st.booleans(), drift=st.booleans())
+@given(contents=files, todo=steps, layout=layouts, drift=st.booleans())
 def test_random_changes_with_pyarrow(
-    contents: list[list[Row]], todo: list[Any], in_files: bool, drift: bool
+    contents: list[list[Row]], todo: list[Any], layout: Layout, drift: bool
 ) -> None:
-    check_steps("pyarrow", contents, todo, in_files=in_files, drift=drift)
+    check_steps("pyarrow", contents, todo, layout, drift=drift)
