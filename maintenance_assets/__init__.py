@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from maintenance_assets.api.compactor import ParquetCompactor
     from maintenance_assets.api.crud import ParquetCRUD
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
+    from maintenance_assets.api.lakehouse import LakeDataset, Lakehouse
     from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
     from maintenance_assets.api.pyarrow_functions import (
         collect_dataset_stats_pyarrow,
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     )
     from maintenance_assets.api.repartitioner import Repartitioner
     from maintenance_assets.errors import (
+        CatalogBusyError,
+        CatalogError,
+        CommitConflictError,
+        CommitUnknownError,
         ConcurrentChangeError,
         DatasetConfigError,
         EngineUnavailableError,
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
         MaintenanceError,
         PlanOutdatedError,
         RecoveryError,
+        SchemaMismatchError,
         UnreadableFileError,
         UnsupportedDatasetError,
     )
@@ -60,8 +66,12 @@ __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing.
 _HOMES = {
+    "CatalogBusyError": "errors",
+    "CatalogError": "errors",
     "ChangeResult": "operations.results",
     "ChangeStats": "model.changes",
+    "CommitConflictError": "errors",
+    "CommitUnknownError": "errors",
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
     "ConcurrentChangeError": "errors",
@@ -73,6 +83,8 @@ _HOMES = {
     "FileInfo": "model.files",
     "IncompleteMaintenanceError": "errors",
     "InvalidPlanError": "errors",
+    "LakeDataset": "api.lakehouse",
+    "Lakehouse": "api.lakehouse",
     "LeaseHeldError": "errors",
     "LeaseLostError": "errors",
     "MaintenanceError": "errors",
@@ -88,6 +100,7 @@ _HOMES = {
     "Repartitioner": "api.repartitioner",
     "RestoreResult": "operations.restore",
     "SavedPlan": "model.saved_plans",
+    "SchemaMismatchError": "errors",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
@@ -114,8 +127,12 @@ _HOMES = {
 
 # Without those that need Dagster: `import *` is not to load it.
 __all__ = [
+    "CatalogBusyError",
+    "CatalogError",
     "ChangeResult",
     "ChangeStats",
+    "CommitConflictError",
+    "CommitUnknownError",
     "CompactionGroup",
     "CompactionResult",
     "ConcurrentChangeError",
@@ -126,6 +143,8 @@ __all__ = [
     "FileInfo",
     "IncompleteMaintenanceError",
     "InvalidPlanError",
+    "LakeDataset",
+    "Lakehouse",
     "LeaseHeldError",
     "LeaseLostError",
     "MaintenanceError",
@@ -141,6 +160,7 @@ __all__ = [
     "Repartitioner",
     "RestoreResult",
     "SavedPlan",
+    "SchemaMismatchError",
     "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",

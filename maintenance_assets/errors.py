@@ -68,7 +68,19 @@ class EngineUnavailableError(MaintenanceError):
     """The engine cannot run here (no Java, no server, a library missing); nothing was changed."""
 
 
+class CatalogError(MaintenanceError):
+    """The catalog cannot do what was asked; the message says why."""
+
+
+class SchemaMismatchError(MaintenanceError, ValueError):
+    """Data does not fit the schema of the dataset; nothing was written."""
+
+
 # --- try again later -------------------------------------------------------------------------
+
+
+class CatalogBusyError(MaintenanceError):
+    """Others kept the catalog's database locked for too long; nothing was changed."""
 
 
 class LeaseHeldError(MaintenanceError):
@@ -84,6 +96,14 @@ class LeaseLostError(MaintenanceError):
 
 class PlanOutdatedError(MaintenanceError):
     """The files that a saved plan names are no longer what they were when it was made."""
+
+
+class CommitConflictError(MaintenanceError):
+    """Another commit changed what this one was made from; nothing was changed."""
+
+
+class SchemaMovedError(CommitConflictError):
+    """Another commit changed the schema that this one's schema was made from."""
 
 
 class ConcurrentChangeError(MaintenanceError):
@@ -110,3 +130,7 @@ class IncompleteMaintenanceError(MaintenanceError):
 
 class RecoveryError(MaintenanceError):
     """A leftover journal cannot be resolved safely; nothing was deleted."""
+
+
+class CommitUnknownError(MaintenanceError):
+    """The database did not say whether a commit happened; no file was deleted."""

@@ -79,8 +79,11 @@ class PartitionWriter:
         folder: str | None = None,
         *,
         workers: int = 1,
+        row_group_rows: int | None = None,
     ) -> None:
         self._form = _Form.of(schema, options, access, memory_bytes, target or CompactionPolicy())
+        if row_group_rows is not None:
+            self._form = replace(self._form, group_rows=min(self._form.group_rows, row_group_rows))
         self._stage = stage
         self._limit = max(1, memory_bytes // 2)
         self._workers = workers

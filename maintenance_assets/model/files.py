@@ -78,6 +78,8 @@ class ColumnRange:
     """A pyarrow scalar; None where the footer does not say."""
     high: Any
     all_null: bool = False
+    no_nulls: bool = False
+    """Every row has a value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.engines.sample_kernel import sample_columns
@@ -26,7 +26,7 @@ from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB, Compaction
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
-from maintenance_assets.operations.rewrite import RewriteRun, failure_message, open_run
+from maintenance_assets.operations.rewrite import failure_message, open_run
 from maintenance_assets.planning.compaction import codec_label, predict_stats, predicted_codec
 from maintenance_assets.planning.optimization import (
     Assessment,
@@ -135,6 +135,20 @@ def check_curve(curve: Any) -> Curve:
         raise ValueError(f"Unknown curve {curve!r}. Known curves: {', '.join(CURVES)}")
     found: Curve = curve
     return found
+
+
+class Rewritten(Protocol):
+    """What is known after a run."""
+
+    @property
+    def inputs(self) -> Mapping[str, DataFile]:
+        """The files that were rewritten, by path."""
+        ...
+
+    @property
+    def after(self) -> Snapshot | None:
+        """The files that there are now; None after a dry run."""
+        ...
 
 
 @dataclass(slots=True)
@@ -284,7 +298,7 @@ class ClusteringPlanner:
             decisions=tuple(plan.decisions),
         )
 
-    def result(self, run: RewriteRun, found: CompactionResult, seconds: float) -> OptimizeResult:
+    def result(self, run: "Rewritten", found: CompactionResult, seconds: float) -> OptimizeResult:
         """The result with what was gained, measured on the files that are there now."""
         decisions = found.plan.decisions if isinstance(found.plan, OptimizePlan) else ()
         left = self._left(run, found)
@@ -309,7 +323,7 @@ class ClusteringPlanner:
             }
         )
 
-    def _left(self, run: RewriteRun, found: CompactionResult) -> dict[str, str]:
+    def _left(self, run: "Rewritten", found: CompactionResult) -> dict[str, str]:
         """Directories of planned groups that were not published, and why."""
         reasons = {
             path: each.reason

@@ -156,7 +156,7 @@ def _read(text: str, type_: ArrowType) -> Any:
 def _from_range(range_: ColumnRange, type_: ArrowType) -> Extent:
     if range_.all_null:
         return NOTHING
-    found = anything(type_)
+    found = replace(anything(type_), has_null=not range_.no_nulls)
     low, high = (_range_bound(scalar, type_) for scalar in (range_.low, range_.high))
     if low is not None and high is not None and low > high:
         return found

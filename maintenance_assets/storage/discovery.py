@@ -18,7 +18,10 @@ from maintenance_assets.storage.footers import read_footers
 
 DATA_SUFFIX = ".parquet"
 # Outputs end in .parquet, so only files that `*.parquet` readers see may be merged into them.
+LAKEHOUSE_MARK = "_lakehouse"
+"""The directory that says which catalog a dataset belongs to."""
 _FORMAT_MARKS = {
+    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...))",
     "_delta_log": "a Delta table",
     ".hoodie": "a Hudi table",
     "_spark_metadata": "the sink of a Spark stream, which lists its files itself",

@@ -2,11 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,6 +16,8 @@ from maintenance_assets.model.files import DICTIONARY, DataFile, FileSchema, Sor
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.planning.column_ranges import column_ranges
 from maintenance_assets.storage.filesystems import Listed, Store
+
+T = TypeVar("T")
 
 _TAIL_BYTES = 64 * 1024
 _LOCAL_READERS = 2
@@ -61,6 +63,31 @@ def read_footers(
     if problems:
         raise UnreadableFileError(problems)
     return tuple(files)
+
+
+def examine_footers(
+    store: Store, listed: Sequence[Listed], look: Callable[[DataFile, Any], T]
+) -> tuple[T, ...]:
+    """What `look` makes of each file and its whole metadata; an unreadable or missing one raises.
+
+    Every problem is named in one error.
+    """
+    schemas = _Schemas()
+
+    def examine(entry: Listed) -> tuple[T | None, str]:
+        try:
+            parquet, footer_bytes = _open_footer(store, entry)
+            file = _data_file(entry, parquet, footer_bytes, schemas.of(parquet))
+            return look(file, parquet.metadata), ""
+        except (_UnreadableError, pa.ArrowException, OSError) as error:
+            return None, str(error).splitlines()[0]
+
+    with ThreadPoolExecutor(_LOCAL_READERS if store.is_local else _REMOTE_READERS) as pool:
+        found = list(pool.map(examine, listed))
+    problems = [(e.path, why) for e, (_, why) in zip(listed, found, strict=True) if why]
+    if problems:
+        raise UnreadableFileError(problems)
+    return tuple(seen for seen, _ in found if seen is not None)
 
 
 def read_footer(store: Store, listed: Listed, ranges_of: Sequence[str] = ()) -> DataFile:

@@ -1,0 +1,158 @@
+"""Reading through a catalog, next to scanning the directory; planning with very many files."""
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.harness import Case, Line, run_case
+
+ROWS_PER_FILE = 2000
+FILES = (1000, 10_000)
+PLANNED_FILES = 100_000
+LEAST_TIMES = 2.0
+MOST_PLANNING_SECONDS = 1.0
+ROUNDS = 3
+
+
+# -- cases: each runs in a process of its own and returns figures ------------------------------
+
+
+def write_events(folder: Path, files: int) -> dict[str, Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir()
+    for number in range(files):
+        ids = range(number * ROWS_PER_FILE, (number + 1) * ROWS_PER_FILE)
+        table = pa.table({"id": pa.array(ids), "value": [float(i % 97) for i in ids]})
+        pq.write_table(table, folder / f"part-{number:06}.parquet")
+    return {}
+
+
+def register(folder: Path, catalog: str) -> dict[str, Any]:
+    from maintenance_assets import Lakehouse
+
+    started = time.perf_counter()
+    with Lakehouse(catalog) as house:
+        house.register("events", folder)
+    return {"seconds": time.perf_counter() - started}
+
+
+def read_catalog(catalog: str, value: int) -> dict[str, Any]:
+    from maintenance_assets import Lakehouse
+
+    with Lakehouse(catalog) as house:
+        dataset = house.dataset("events")
+        return _best(lambda: dataset.read(where=f"id = {value}").num_rows)
+
+
+def read_directory(folder: Path, value: int) -> dict[str, Any]:
+    import pyarrow.dataset as ds
+
+    wanted = ds.field("id") == value
+    return _best(lambda: ds.dataset(folder).to_table(filter=wanted).num_rows)
+
+
+def read_glob(folder: Path, value: int) -> dict[str, Any]:
+    import duckdb
+
+    query = f"SELECT * FROM read_parquet('{folder}/*.parquet') WHERE id = {value}"
+    return _best(lambda: duckdb.sql(query).to_arrow_table().num_rows)
+
+
+def _best(read: Callable[[], int]) -> dict[str, Any]:
+    seconds = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        rows = read()
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": min(seconds), "rows": rows}
+
+
+def plan_many(catalog: str, files: int) -> dict[str, Any]:
+    """Plan reads of a dataset whose files exist in the catalog alone."""
+    import pyarrow as pa
+
+    from maintenance_assets import Lakehouse
+    from maintenance_assets.catalog.statistics import encode_bound
+    from maintenance_assets.model.lakehouse import (
+        Change,
+        ColumnStatistics,
+        NewFile,
+        PhysicalSchema,
+    )
+    from maintenance_assets.operations.lake_scan import plan_scan
+
+    def bounds(number: int) -> ColumnStatistics:
+        low, high = pa.scalar(number * 10), pa.scalar(number * 10 + 9)
+        return ColumnStatistics(
+            1, 0, encode_bound(low, upper=False), encode_bound(high, upper=True)
+        )
+
+    with Lakehouse(catalog) as house:
+        house.create_dataset("many", {"id": "int64"})
+        session = house._session
+        state = session.reader.dataset("many")
+        physical = PhysicalSchema(state.schema.with_ids, (("id", 1),))
+        added = tuple(
+            NewFile(f"part-{n:06}.parquet", 1, 10, physical, (), (10,), (bounds(n),))
+            for n in range(files)
+        )
+        with session.transaction(state, "append") as transaction:
+            transaction.commit(Change("append", added=added))
+        state = session.reader.dataset("many")
+        where = f"id = {files * 5}"
+        return _best(lambda: len(plan_scan(session, state, state.head, where).files))
+
+
+# -- measures ----------------------------------------------------------------------------------
+
+
+def catalog_selective_reads(work: Path) -> list[Line]:
+    lines = []
+    for files in FILES:
+        folder, catalog = work / f"events-{files}", f"sqlite:///{work}/catalog-{files}.db"
+        run_case("catalog write", folder=folder, files=files)
+        value = files * ROWS_PER_FILE // 2 + 7
+        seconds = {
+            "pyarrow.dataset over the directory": run_case(
+                "catalog read directory", folder=folder, value=value
+            ),
+            "DuckDB over the glob": run_case("catalog read glob", folder=folder, value=value),
+        }
+        registered = run_case("catalog register", folder=folder, catalog=catalog)
+        ours = run_case("catalog read", catalog=catalog, value=value)
+        case = f"look up one of {files * ROWS_PER_FILE / 1e6:.0f} M rows in {files} files"
+        lines.append(Line(case, "registering", f"{registered['seconds']:.2f} s"))
+        lines.append(Line(case, "through the catalog", f"{ours['seconds'] * 1000:.1f} ms"))
+        for name, found in seconds.items():
+            times = found["seconds"] / ours["seconds"]
+            shown = f"{found['seconds'] * 1000:.1f} ms ({times:.1f} x ours)"
+            same = found["rows"] == ours["rows"] == 1
+            scans = name.startswith("pyarrow")
+            holds = same and (times >= LEAST_TIMES or not scans)
+            bound = f">= {LEAST_TIMES:.0f} x" if scans else ""
+            lines.append(Line(case, name, shown, bound, holds))
+        shutil.rmtree(folder)
+    return lines
+
+
+def catalog_planning(work: Path) -> list[Line]:
+    found = run_case("catalog plan", catalog=f"sqlite:///{work}/many.db", files=PLANNED_FILES)
+    holds = found["seconds"] < MOST_PLANNING_SECONDS and found["rows"] == 1
+    shown = f"{found['seconds']:.2f} s"
+    bound = f"< {MOST_PLANNING_SECONDS:.0f} s"
+    return [Line(f"plan a look-up in {PLANNED_FILES} files", "SQLite", shown, bound, holds)]
+
+
+MEASURES = (catalog_selective_reads, catalog_planning)
+CASES: dict[str, Case] = {
+    "catalog write": lambda a: write_events(Path(a["folder"]), a["files"]),
+    "catalog register": lambda a: register(Path(a["folder"]), a["catalog"]),
+    "catalog read": lambda a: read_catalog(a["catalog"], a["value"]),
+    "catalog read directory": lambda a: read_directory(Path(a["folder"]), a["value"]),
+    "catalog read glob": lambda a: read_glob(Path(a["folder"]), a["value"]),
+    "catalog plan": lambda a: plan_many(a["catalog"], a["files"]),
+}

@@ -1,0 +1,1 @@
+"""The lakehouse catalog: SQL tables, transactions, snapshots, retention."""

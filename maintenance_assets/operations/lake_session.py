@@ -1,0 +1,252 @@
+"""A catalog and the stores of its datasets, and transactions that span the two."""
+
+import contextlib
+import getpass
+import json
+import logging
+import os
+import posixpath
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from maintenance_assets.catalog.database import Database
+from maintenance_assets.catalog.reader import CatalogReader
+from maintenance_assets.catalog.retention import CatalogRetention
+from maintenance_assets.catalog.writer import CatalogWriter
+from maintenance_assets.errors import (
+    CatalogError,
+    CommitUnknownError,
+    LeaseLostError,
+    MaintenanceError,
+    UnsupportedDatasetError,
+)
+from maintenance_assets.model.lakehouse import Change, DatasetState, Ticket
+from maintenance_assets.operations.naming import output_name, uuid7
+from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
+from maintenance_assets.storage.filesystems import Store, open_store
+
+logger = logging.getLogger(__name__)
+
+MARK_FILE = f"{LAKEHOUSE_MARK}/dataset.json"
+_DELETERS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class LakeSession:
+    """The parts that every operation on a catalog works with."""
+
+    database: Database
+    reader: CatalogReader
+    writer: CatalogWriter
+    retention: CatalogRetention
+    storage_options: Mapping[str, Any]
+
+    @classmethod
+    def open(
+        cls, uri: str, storage_options: Mapping[str, Any] | None, lease: timedelta
+    ) -> "LakeSession":
+        """Connect, and make or bring up to date the tables where needed."""
+        database = Database(uri)
+        return cls(
+            database,
+            CatalogReader(database),
+            CatalogWriter(database, lease),
+            CatalogRetention(database),
+            dict(storage_options or {}),
+        )
+
+    def open_path(self, path: object) -> Store:
+        """The store of a path."""
+        return open_store(path, storage_options=self.storage_options)
+
+    def store(self, state: DatasetState) -> Store:
+        """The store of a dataset."""
+        return self.open_path(state.root)
+
+    @contextlib.contextmanager
+    def transaction(
+        self, state: DatasetState, operation: str, txn_id: str | None = None
+    ) -> Iterator["LakeTransaction"]:
+        """A transaction that is kept alive, and that leaves nothing behind unless it commits."""
+        ticket = self.writer.begin(state.dataset_id, operation, txn_id or uuid7(), owner())
+        transaction = LakeTransaction(self, state, self.store(state), ticket)
+        with _Heartbeat(lambda: self.writer.renew(transaction.ticket), self.writer.lease):
+            try:
+                yield transaction
+            except CommitUnknownError:
+                raise  # it may be in: touch nothing
+            except BaseException:
+                transaction.give_up()
+                raise
+
+
+def owner() -> str:
+    """Who opens a transaction, for messages."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "?"
+    return f"{user}@{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(slots=True)
+class LakeTransaction:
+    """Hands out paths that are recorded before they are written, and commits."""
+
+    session: LakeSession
+    state: DatasetState
+    store: Store
+    ticket: Ticket
+    done: bool = False
+    _free: dict[str, list[str]] = field(default_factory=dict)
+    _lock: Any = field(default_factory=threading.Lock)
+
+    def expect(self, directories: Iterable[str], prefix: str = "part") -> None:
+        """Record one path in each of these directories, all at once."""
+        wanted = [name for name in directories if not self._free.get(name)]
+        if wanted:
+            self.reserve(dict.fromkeys(wanted, 1), prefix)
+
+    def reserve(self, counts: Mapping[str, int], prefix: str = "part") -> None:
+        """Record so many paths in each directory, all at once."""
+        named = {
+            directory: [posixpath.join(directory, output_name(prefix)) for _ in range(count)]
+            for directory, count in counts.items()
+        }
+        self.session.writer.add_intents(
+            self.ticket, [path for paths in named.values() for path in paths]
+        )
+        for directory, paths in named.items():
+            self._free.setdefault(directory, []).extend(paths)
+
+    def stage(self, directory: str) -> str:
+        """The full path of a new file in a directory, which is relative to the root."""
+        with self._lock:
+            if not self._free.get(directory):
+                self.reserve({directory: 1})
+            return self.store.path(self._free[directory].pop(0))
+
+    def rebase(self) -> None:
+        """Continue from the newest version."""
+        self.ticket = self.session.writer.rebase(self.ticket)
+        self.state = self.session.reader.dataset(self.state.name)
+
+    def commit(self, change: Change) -> int:
+        """Make the next version; its number."""
+        version = self.session.writer.commit(self.ticket, change).version
+        self.done = True
+        return version
+
+    def give_up(self) -> None:
+        """Abort, and delete what was written; whatever goes wrong here is left to `recover`."""
+        if self.done:
+            return
+        try:
+            paths = self.session.writer.abort(self.ticket)
+            marked = self.session.retention.mark_aborted(self.state.dataset_id, sorted(paths))
+            delete_files(self.store, marked)
+            self.session.retention.record_deleted(self.state.dataset_id, marked)
+        except LeaseLostError:
+            logger.info("transaction %s was ended by another process", self.ticket.txn_id)
+        except (MaintenanceError, OSError) as error:
+            logger.warning("left for recover() to clean up: %s", error)
+
+
+class _Heartbeat:
+    """Renews a lease from a thread for as long as the work takes."""
+
+    def __init__(self, renew: Callable[[], None], lease: timedelta) -> None:
+        self._renew = renew
+        self._pause = lease.total_seconds() / 3
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="catalog-lease", daemon=True)
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._pause):
+            try:
+                self._renew()
+            except LeaseLostError:
+                return  # committed, or given up by another: the commit will say which
+            except MaintenanceError as error:
+                logger.warning("the lease could not be renewed, trying again: %s", error)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def delete_files(store: Store, paths: Sequence[str]) -> None:
+    """Delete files below the root; ones that are gone already are fine."""
+    with ThreadPoolExecutor(1 if store.is_local else _DELETERS) as pool:
+        list(pool.map(lambda path: store.delete(inner_path(store, path)), paths))
+
+
+def inner_path(store: Store, relative: str) -> str:
+    """The full path of a file of the catalog; it has to lie in the dataset, spelled plainly."""
+    parts = relative.split("/")
+    path = store.path(relative)
+    if not relative or any(part in ("", ".", "..") for part in parts):
+        raise CatalogError(f"'{relative}' is not a path below '{store.root}': not touched")
+    if store.is_local:
+        folder = posixpath.dirname(path)
+        if os.path.realpath(folder) != folder:
+            raise CatalogError(f"'{path}' is behind a symbolic link: not touched")
+    return path
+
+
+# -- whose directory it is --------------------------------------------------------------------
+
+
+def read_mark(store: Store) -> dict[str, str] | None:
+    """Which catalog and dataset a directory belongs to."""
+    path = store.path(MARK_FILE)
+    if not store.exists(path):
+        return None
+    found: dict[str, str] = json.loads(store.read_bytes(path))
+    return found
+
+
+def write_mark(store: Store, catalog_uid: str, uid: str, name: str) -> None:
+    """Say that a directory belongs to a dataset of a catalog."""
+    mark = {"catalog": catalog_uid, "dataset": uid, "name": name}
+    store.write_durably(store.path(MARK_FILE), json.dumps(mark).encode())
+
+
+def remove_mark(store: Store) -> None:
+    """Make a directory nobody's again."""
+    store.delete_tree(store.path(LAKEHOUSE_MARK))
+
+
+def require_ours(session: LakeSession, state: DatasetState, store: Store) -> None:
+    """Before anything is deleted: the directory must be the one that the catalog means."""
+    mark = read_mark(store)
+    if mark is None or mark.get("dataset") != state.uid:
+        found = "no mark" if mark is None else f"the mark of dataset {mark.get('dataset')}"
+        raise CatalogError(
+            f"'{store.shown}' has {found}, and dataset '{state.name}' is {state.uid}: the "
+            "directory belongs to another catalog, or to none. Nothing was deleted"
+        )
+    if mark.get("catalog") != session.reader.catalog_uid():
+        raise CatalogError(f"'{store.shown}' belongs to another catalog. Nothing was deleted")
+
+
+def refuse_owned(session: LakeSession, store: Store) -> None:
+    """A new dataset may not move into a directory that is in use."""
+    mark = read_mark(store)
+    if mark is None:
+        return
+    ours = mark.get("catalog") == session.reader.catalog_uid()
+    # A mark of ours without a dataset was left by a process that died while it created one.
+    if not ours or mark.get("name") in session.reader.dataset_names():
+        raise UnsupportedDatasetError(
+            f"'{store.shown}' belongs to dataset '{mark.get('name')}' of "
+            f"{'this' if ours else 'another'} catalog"
+        )

@@ -1,0 +1,1 @@
+"""The lakehouse: catalogs in three databases."""
