@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.plans import GroupMode, RewriteGroup
 
 
 class FileAccess(Protocol):
@@ -47,6 +47,8 @@ class RewriteOutcome:
     written: tuple[str, ...] = ()
     error: str | None = None
     notes: tuple[str, ...] = ()
+    mode: GroupMode = "encode"
+    """How it was written in the end: what was to be copied may have had to be encoded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from maintenance_assets.engines.cluster_kernel import cluster_group
 from maintenance_assets.engines.dictionaries import (
     check_dictionaries,
     check_ordered,
-    has_nested_dictionary,
 )
 from maintenance_assets.engines.protocol import (
     FileAccess,
@@ -20,10 +19,13 @@ from maintenance_assets.engines.protocol import (
     RewriteTask,
 )
 from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.engines.stitch_footer import StitchObstacleError
+from maintenance_assets.engines.stitch_kernel import stitch_group
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
+from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
 logger = logging.getLogger(__name__)
 
@@ -63,23 +65,45 @@ def rewrite_group(
 ) -> RewriteOutcome:
     """Rewrite one group; what goes wrong is reported for this group alone."""
     try:
-        notes = _write_group(task, access, memory_bytes, workers)
+        notes: tuple[str, ...] = ()
+        if task.group.mode != "encode":
+            obstacle = try_stitching(task, access, memory_bytes, workers)
+            if obstacle is None:
+                return RewriteOutcome(task.index, "pyarrow", task.staged, mode=task.group.mode)
+            notes = (encoded_note(obstacle),)
+        _write_group(task, access, memory_bytes, workers)
         return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes)
     except (RewriteError, pa.ArrowException, OSError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
         return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
 
 
-def _write_group(
-    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int
-) -> tuple[str, ...]:
+def try_stitching(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
+) -> str | None:
+    """Write a group by copying; what stands against it, in words, if something does."""
+    try:
+        stitch_group(task, access, memory_bytes, workers)
+    except StitchObstacleError as error:
+        if task.group.must_stitch:
+            raise RewriteError(f"{error}, so the files cannot be stitched") from error
+        logger.info("a group in '%s' is encoded: %s", task.group.directory, error)
+        return str(error)
+    return None
+
+
+def encoded_note(obstacle: str) -> str:
+    """What is said of a group that could not be copied as planned."""
+    return f"some groups were encoded anew: {obstacle}"
+
+
+def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int) -> None:
     group = task.group
     if group.clustering is not None:
         cluster_group(task, access, memory_bytes, workers)
     else:
         _merge_group(task, access, memory_bytes)
     check_dictionaries(group, task.staged, access)
-    return ()
 
 
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:

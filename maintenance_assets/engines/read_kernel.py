@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.dictionaries import has_nested_dictionary
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
 MAX_BATCH_ROWS = 64 * 1024
 _PROBE_ROWS = 128
@@ -28,12 +28,14 @@ def read_file(
     access: FileAccess,
     batch_bytes: int,
     columns: list[str] | None = None,
+    row_groups: range | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file in the schema of the plan, each about `batch_bytes` decoded.
 
     `columns` are the dotted paths to read; the schema is then one of these columns alone.
+    Of `row_groups` all are read if none are given.
     """
-    batches = _read_batches(file, schema, access, batch_bytes, columns)
+    batches = _read_batches(file, schema, access, batch_bytes, columns, row_groups)
     while True:
         try:
             batch = next(batches)
@@ -53,6 +55,7 @@ def _read_batches(
     access: FileAccess,
     batch_bytes: int,
     columns: list[str] | None,
+    row_groups: range | None,
 ) -> Iterator[pa.RecordBatch]:
     same = columns is None and file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
     rows = 0
@@ -63,14 +66,22 @@ def _read_batches(
         batch_rows = _batch_rows(parquet, file, batch_bytes, columns)
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
-        for groups in _portions(parquet.metadata, portion_rows):
+        chosen = range(file.row_group_count) if row_groups is None else row_groups
+        for groups in _portions(parquet.metadata, portion_rows, chosen):
             for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=columns):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
             if check is not None:
                 check.verify(groups)
-    if rows != file.num_rows:
-        raise RewriteError(f"'{file.path}' has {file.num_rows} rows by its footer, {rows} by count")
+    expected = _rows_of(file, chosen)
+    if rows != expected:
+        raise RewriteError(f"'{file.path}' has {expected} rows by its footer, {rows} by count")
+
+
+def _rows_of(file: DataFile, row_groups: range) -> int:
+    if len(row_groups) == file.row_group_count:
+        return file.num_rows
+    return sum(file.row_groups[index][0] for index in row_groups)
 
 
 def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
@@ -103,11 +114,11 @@ def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
     return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)
 
 
-def _portions(metadata: Any, rows_at_least: int) -> Iterator[list[int]]:
+def _portions(metadata: Any, rows_at_least: int, chosen: range) -> Iterator[list[int]]:
     """Runs of row groups to read together: one large one, or many small ones."""
     groups: list[int] = []
     rows = 0
-    for index in range(metadata.num_row_groups):
+    for index in chosen:
         groups.append(index)
         rows += metadata.row_group(index).num_rows
         if rows >= rows_at_least:

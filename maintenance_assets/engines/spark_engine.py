@@ -31,7 +31,7 @@ from maintenance_assets.engines.spark_kernel import OUTPUT_DDL, Kernel, make_ker
 from maintenance_assets.engines.spark_session import Session, SessionSource
 from maintenance_assets.engines.spark_shuffle import Shuffle, can_shuffle
 from maintenance_assets.errors import RewriteError
-from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.plans import GroupMode, RewriteGroup
 from maintenance_assets.model.policy import MIB
 
 logger = logging.getLogger(__name__)
@@ -205,7 +205,9 @@ def _outcome(task: RewriteTask, rows: Sequence[Any], secrets: Sequence[str]) -> 
         why = f"RewriteError: executors wrote {counts} rows instead of {task.group.output_rows}"
         return RewriteOutcome(task.index, "spark", error=why)
     notes = tuple(json.loads(rows[0]["notes"] or "[]")) if rows else ()
-    return RewriteOutcome(task.index, "spark", tuple(row["path"] for row in rows), notes=notes)
+    paths = tuple(row["path"] for row in rows)
+    mode: GroupMode = rows[0]["mode"] if rows else "encode"
+    return RewriteOutcome(task.index, "spark", paths, notes=notes, mode=mode)
 
 
 def _refusal(obstacle: str) -> str:

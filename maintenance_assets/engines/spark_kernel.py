@@ -31,11 +31,12 @@ OUTPUT = pa.schema(
         ("error", pa.string()),
         ("missing", pa.string()),
         ("notes", pa.string()),
+        ("mode", pa.string()),
     ]
 )
 OUTPUT_DDL = (
     "index int, path string, rows bigint, bytes bigint, statistics string, error string, "
-    "missing string, notes string"
+    "missing string, notes string, mode string"
 )
 _LONGEST_TEXT = 1024
 
@@ -170,10 +171,8 @@ def _rewrite(task: RewriteTask, access: ExecutorAccess, memory_bytes: int) -> li
     outcome = rewrite_group(replace(task, staged=staged), access, memory_bytes)
     if outcome.error is not None:
         return [{"index": task.index, "error": outcome.error}]
-    notes = json.dumps(outcome.notes)
-    return [
-        {"index": task.index, "notes": notes, **describe(path, access)} for path in outcome.written
-    ]
+    told = {"index": task.index, "notes": json.dumps(outcome.notes), "mode": outcome.mode}
+    return [{**told, **describe(path, access)} for path in outcome.written]
 
 
 def describe(path: str, access: FileAccess) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import pyarrow as pa
 
@@ -9,6 +10,9 @@ from maintenance_assets.model.clustering import Clustering, PartitionDecision
 from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
+
+GroupMode = Literal["stitch", "hybrid", "encode"]
+"""All row groups are copied, some are, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class RewriteGroup:
     notes: tuple[str, ...] = ()
     clustering: Clustering | None = field(default=None, compare=False, hash=False)
     """How rows are laid out anew; None where they keep their order."""
+    mode: GroupMode = "encode"
+    mode_reason: str = ""
+    must_stitch: bool = False
+    """Rather not at all than any other way."""
 
     @property
     def decoded_bytes(self) -> int:

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -119,18 +120,20 @@ def _data_file(
     listed: Listed, parquet: pq.ParquetFile, footer_bytes: int, schema: FileSchema
 ) -> DataFile:
     metadata = parquet.metadata
-    data_bytes = decoded = 0
+    decoded = 0
+    group_bytes: list[int] = []
     codecs: list[str] = ["none"] * metadata.num_columns
     encodings: list[set[str]] = [set() for _ in codecs]
     page_index = False
     data_end = listed.size_bytes - footer_bytes
     for group_index in range(metadata.num_row_groups):
         group = metadata.row_group(group_index)
+        group_bytes.append(0)
         for index in range(metadata.num_columns):
             chunk = group.column(index)
             if _chunk_end(chunk) > data_end:
                 raise _UnreadableError(f"column '{chunk.path_in_schema}' ends beyond the data")
-            data_bytes += chunk.total_compressed_size
+            group_bytes[-1] += chunk.total_compressed_size
             decoded += decoded_size(metadata.schema.column(index), chunk)
             codecs[index] = chunk.compression.lower()
             encodings[index].update(chunk.encodings)
@@ -141,14 +144,22 @@ def _data_file(
         num_rows=metadata.num_rows,
         version=listed.version,
         schema=schema,
-        data_bytes=data_bytes,
+        data_bytes=sum(group_bytes),
         decoded_bytes=decoded,
         row_group_count=metadata.num_row_groups,
         codecs=tuple(_CODEC_NAMES.get(codec, codec) for codec in codecs),
         encodings=tuple(_encoding(names) for names in encodings),
         has_page_index=page_index,
         sorting=_sorting(metadata),
+        created_by=sys.intern(metadata.created_by or ""),
+        footer_bytes=footer_bytes,
+        group_rows=_group_rows(metadata) if len(group_bytes) > 1 else (),
+        group_bytes=tuple(group_bytes) if len(group_bytes) > 1 else (),
     )
+
+
+def _group_rows(metadata: Any) -> tuple[int, ...]:
+    return tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
 
 
 def _encoding(names: set[str]) -> str:
