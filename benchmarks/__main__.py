@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import engines, foundation, optimize
+from benchmarks import engines, foundation, optimize, stitch
 from benchmarks.harness import Line, machine, report
 
-MEASURES = (*foundation.MEASURES, *engines.MEASURES, *optimize.MEASURES)
-CASES = {**foundation.CASES, **engines.CASES, **optimize.CASES}
+MEASURES = (*foundation.MEASURES, *engines.MEASURES, *optimize.MEASURES, *stitch.MEASURES)
+CASES = {**foundation.CASES, **engines.CASES, **optimize.CASES, **stitch.CASES}
 
 
 def main() -> int:
