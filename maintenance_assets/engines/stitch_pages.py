@@ -9,12 +9,13 @@ from maintenance_assets.engines.stitch_footer import (
     Chunk,
     StitchObstacleError,
 )
-from maintenance_assets.engines.thrift import Fields, int_of, take_struct, to_int
+from maintenance_assets.engines.thrift import Fields, Parser, int_of, take_struct, to_int
 from maintenance_assets.errors import RewriteError
 
 _TYPE, _COMPRESSED_SIZE, _CRC = 1, 3, 4
 _VALUES_OF = {0: 5, 3: 8}
 """By type of page, where the header of its data is; pages of other types hold no values."""
+_DATA_HEADERS: dict[int, Parser] = {5: take_struct, 8: take_struct}
 _HEADER_PROBE = 256
 
 Read = Callable[[int, int], bytes]
@@ -38,7 +39,7 @@ def checked_pages(read: Read, chunk: Chunk, path: str) -> Iterator[tuple[int, in
         counted = header.get(_VALUES_OF.get(int_of(header, _TYPE), 0))
         if counted is not None:
             first_data = position if first_data is None else first_data
-            values += int_of(take_struct(counted[1], 0)[0], 1)
+            values += int_of(counted[1], 1)
         if _CRC in header:
             _check_sum(read(position + length, size - length), header, path)
         yield position, size
@@ -51,7 +52,7 @@ def _header(read: Read, position: int, end: int, path: str) -> tuple[Fields, int
     while True:
         data = read(position, min(probe, end - position))
         try:
-            return take_struct(data, 0)
+            return take_struct(data, 0, _DATA_HEADERS)
         except (IndexError, ValueError) as error:
             if probe >= end - position:
                 raise StitchObstacleError(f"a page header of '{path}' is damaged") from error

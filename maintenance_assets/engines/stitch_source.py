@@ -60,8 +60,7 @@ class LocalSource:
 
     def read(self, start: int, length: int) -> bytes:
         """Bytes somewhere in the file."""
-        os.lseek(self._descriptor, start, os.SEEK_SET)
-        return _complete(os.read(self._descriptor, length), length, self._path)
+        return _complete(_read_at(self._descriptor, length, start), length, self._path)
 
     def copy(self, target: Any, start: int, stop: int, chunks: Sequence[Chunk]) -> None:
         """Look at the pages, then let the kernel copy."""
@@ -74,6 +73,15 @@ class LocalSource:
             block = self.read(start, min(_COPY_BLOCK, stop - start))
             target.write(block)
             start += len(block)
+
+
+def _seek_and_read(descriptor: int, length: int, start: int) -> bytes:
+    os.lseek(descriptor, start, os.SEEK_SET)
+    return os.read(descriptor, length)
+
+
+# Not everywhere can a position be given together with the read.
+_read_at = getattr(os, "pread", _seek_and_read)
 
 
 def _send(source: int, target: int, start: int, stop: int) -> int:

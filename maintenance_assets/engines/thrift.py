@@ -96,20 +96,24 @@ def take_struct(
     while head := data[position]:
         position += 1
         kind = head & 15
-        if head >> 4:
+        if head > 15:
             number += head >> 4
         else:
             value, position = _varint(data, position)
             number = (value >> 1) ^ -(value & 1)
         if number in fields:
             raise ValueError(f"field {number} is in a Thrift struct twice")
-        parse = nested.get(number) if nested else None
-        if parse is not None:
-            content, position = parse(data, position)
+        if nested and number in nested:
+            content, position = nested[number](data, position)
             fields[number] = kind, content
             continue
         start = position
-        position = skip(data, position, kind)
+        if I64 >= kind >= _I16:  # most fields are integers: a call for each would take longer
+            while data[position] > 127:
+                position += 1
+            position += 1
+        else:
+            position = skip(data, position, kind)
         fields[number] = kind, data[start:position]
     return fields, position + 1
 
@@ -136,12 +140,7 @@ def skip(data: bytes, position: int, kind: int) -> int:
         size, position = _varint(data, position)
         position += size
     elif kind == STRUCT:
-        while head := data[position]:
-            position += 1
-            if not head >> 4:
-                _, position = _varint(data, position)
-            position = skip(data, position, head & 15)
-        return position + 1
+        return _skip_struct(data, position)
     elif kind in (LIST, _SET):
         size, inner, position = _list_head(data, position)
         if inner <= _BYTE:  # in a list a boolean is a byte of its own
@@ -158,6 +157,21 @@ def skip(data: bytes, position: int, kind: int) -> int:
     if position > len(data):
         raise ValueError("a Thrift value ends beyond the data")
     return position
+
+
+def _skip_struct(data: bytes, position: int) -> int:
+    while head := data[position]:
+        position += 1
+        kind = head & 15
+        if head < 16:
+            _, position = _varint(data, position)
+        if I64 >= kind >= _I16:
+            while data[position] > 127:
+                position += 1
+            position += 1
+        elif kind > FALSE:
+            position = skip(data, position, kind)
+    return position + 1
 
 
 def struct_bytes(fields: Fields) -> bytes:
