@@ -133,9 +133,7 @@ def _with_delta(folder: Path, target: Path) -> None:
 
 
 CASES: dict[str, Case] = {
-    "write_ticks": lambda a: write_ticks(
-        Path(a["folder"]), a["files"], a["rows"], a["group_rows"]
-    ),
+    "write_ticks": lambda a: write_ticks(Path(a["folder"]), a["files"], a["rows"], a["group_rows"]),
     "stitch": lambda a: stitch_with(a["tool"], Path(a["folder"]), Path(a["target"])),
 }
 

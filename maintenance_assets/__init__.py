@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from maintenance_assets.api.compactor import ParquetCompactor
+    from maintenance_assets.api.crud import ParquetCRUD
     from maintenance_assets.api.handlers import DuckDBParquetHandler, SparkParquetHandler
     from maintenance_assets.api.planning import plan_compaction_groups, plan_optimize_groups
     from maintenance_assets.api.pyarrow_functions import (
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
         optimize_parquet_dataset_pyarrow,
     )
     from maintenance_assets.errors import (
+        ConcurrentChangeError,
         DatasetConfigError,
         EngineUnavailableError,
         IncompleteMaintenanceError,
@@ -22,27 +25,37 @@ if TYPE_CHECKING:
         UnreadableFileError,
         UnsupportedDatasetError,
     )
+    from maintenance_assets.model.changes import ChangeStats
     from maintenance_assets.model.files import FileInfo
     from maintenance_assets.model.plans import CompactionGroup
     from maintenance_assets.model.progress import Progress
     from maintenance_assets.model.stats import MaintenanceStats
     from maintenance_assets.operations.compact import compact
+    from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.restore import RestoreResult, restore
     from maintenance_assets.operations.results import (
+        ChangeResult,
         CompactionResult,
         OptimizeResult,
         RecoveryResult,
     )
+    from maintenance_assets.operations.update import update
+    from maintenance_assets.operations.upsert import upsert
     from maintenance_assets.orchestration.build import build_definitions as build_definitions
     from maintenance_assets.orchestration.config import DatasetConfig as DatasetConfig
+    from maintenance_assets.planning.values import sql
 
 __version__ = "0.1.0"
 
 # Loaded on first use, so that importing the package costs nothing.
 _HOMES = {
+    "ChangeResult": "operations.results",
+    "ChangeStats": "model.changes",
     "CompactionGroup": "model.plans",
     "CompactionResult": "operations.results",
+    "ConcurrentChangeError": "errors",
     "DatasetConfig": "orchestration.config",
     "DatasetConfigError": "errors",
     "DuckDBParquetHandler": "api.handlers",
@@ -54,9 +67,12 @@ _HOMES = {
     "MaintenanceError": "errors",
     "MaintenanceStats": "model.stats",
     "OptimizeResult": "operations.results",
+    "ParquetCRUD": "api.crud",
+    "ParquetCompactor": "api.compactor",
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "RestoreResult": "operations.restore",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
@@ -64,17 +80,25 @@ _HOMES = {
     "collect_dataset_stats_pyarrow": "api.pyarrow_functions",
     "compact": "operations.compact",
     "compact_parquet_dataset_pyarrow": "api.pyarrow_functions",
+    "delete": "operations.delete",
     "optimize": "operations.optimize",
     "optimize_parquet_dataset_pyarrow": "api.pyarrow_functions",
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "restore": "operations.restore",
+    "sql": "planning.values",
+    "update": "operations.update",
+    "upsert": "operations.upsert",
 }
 
 # Without those that need Dagster: `import *` is not to load it.
 __all__ = [
+    "ChangeResult",
+    "ChangeStats",
     "CompactionGroup",
     "CompactionResult",
+    "ConcurrentChangeError",
     "DatasetConfigError",
     "DuckDBParquetHandler",
     "EngineUnavailableError",
@@ -85,20 +109,28 @@ __all__ = [
     "MaintenanceError",
     "MaintenanceStats",
     "OptimizeResult",
+    "ParquetCRUD",
+    "ParquetCompactor",
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "RestoreResult",
     "SparkParquetHandler",
     "UnreadableFileError",
     "UnsupportedDatasetError",
     "collect_dataset_stats_pyarrow",
     "compact",
     "compact_parquet_dataset_pyarrow",
+    "delete",
     "optimize",
     "optimize_parquet_dataset_pyarrow",
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "restore",
+    "sql",
+    "update",
+    "upsert",
 ]
 
 

@@ -77,6 +77,14 @@ class PlanOutdatedError(MaintenanceError):
     """The files that a saved plan names are no longer what they were when it was made."""
 
 
+class ConcurrentChangeError(MaintenanceError):
+    """Other writers kept changing the files that a change was about; nothing was changed."""
+
+
+class BackupError(MaintenanceError):
+    """A backup cannot be restored: it is damaged, or the dataset has moved on; nothing changed."""
+
+
 # --- part of the work was done ---------------------------------------------------------------
 
 

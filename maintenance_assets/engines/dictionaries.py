@@ -5,12 +5,20 @@ from threading import Lock
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
-from maintenance_assets.planning.dictionaries import has_nested_dictionary
+from maintenance_assets.planning.dictionaries import has_dictionary as has_dictionary
+from maintenance_assets.planning.dictionaries import has_nested_dictionary as has_nested_dictionary
+from maintenance_assets.planning.dictionaries import (
+    has_ordered_dictionary as has_ordered_dictionary,
+)
+
+_FEW_VALUES = 1024
+"""Dictionaries up to this size are kept whole."""
 
 
 def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAccess) -> None:
@@ -23,11 +31,18 @@ def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAc
             parquet = pq.ParquetFile(handle)
             if nested:
                 _check_row_groups(group, parquet)
-            check_indices(group.schema, parquet)
+            check_indices_of(parquet, group.schema)
 
 
-def check_indices(schema: pa.Schema, parquet: pq.ParquetFile) -> None:
-    """Raise when a row group has more categories than the index of its column can count."""
+def check_indices(schema: pa.Schema, paths: Sequence[str], access: FileAccess) -> None:
+    """Raise unless the indices of every dictionary column that was written can count its values."""
+    for path in paths if _narrow_columns(schema) else ():
+        with access.open_input(path) as handle:
+            check_indices_of(pq.ParquetFile(handle), schema)
+
+
+def check_indices_of(parquet: pq.ParquetFile, schema: pa.Schema) -> None:
+    """The same for an open file."""
     narrow = _narrow_columns(schema)
     for index in range(parquet.metadata.num_row_groups if narrow else 0):
         _check_indices(parquet, index, narrow)
@@ -70,6 +85,29 @@ def check_ordered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     for batch in batches:
         categories.check(batch)
         yield batch
+
+
+def written_form(array: Any, type_: Any) -> Any:
+    """Rows of a larger batch in the type they are written in, without values of other rows."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    if not pa.types.is_dictionary(type_):
+        return array.dictionary_decode()
+    if type_.ordered or len(array.dictionary) <= max(_FEW_VALUES, len(array)):
+        return array
+    used = pc.unique(array.indices).drop_null().sort()
+    indices = pc.index_in(array.indices, used, skip_nulls=True).cast(type_.index_type)
+    return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))
+
+
+def unified(table: pa.Table) -> pa.Table:
+    """With one dictionary for each column, where its indices can count all values."""
+    if not has_dictionary(table.schema):
+        return table
+    try:
+        return table.unify_dictionaries()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return table
 
 
 def _check_row_groups(group: RewriteGroup, parquet: pq.ParquetFile) -> None:

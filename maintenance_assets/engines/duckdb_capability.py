@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.planning.changes import Deletion
 
 _COPY_CODECS = frozenset({"snappy", "zstd", "gzip", "brotli", "none"})
 
@@ -30,6 +31,28 @@ def read_obstacle(group: RewriteGroup, keeps: Any = None) -> str | None:
     if any(file.schema.has_int96 for file in group.files):
         return "DuckDB does not write INT96 timestamps"
     return _drift_obstacle(group)
+
+
+def change_obstacle(group: RewriteGroup) -> str | None:
+    """Why COPY cannot change the rows of this group; None when it can."""
+    change = group.change
+    if change is None or not isinstance(change.rule, Deletion):
+        return "DuckDB deletes rows, but leaves updating them to PyArrow"
+    if change.rule.predicate.duckdb_sql() is None:
+        return "DuckDB might take the condition in another way"
+    if len(group.files) != 1 or len(group.output_rows) != 1:
+        return "DuckDB changes one file at a time"
+    held = group.files[0].schema.arrow
+    missing = [field.name for field in group.schema if field.name not in held.names]
+    if missing:
+        return f"column '{missing[0]}' is in other files only"
+    for field in change.rule.schema:
+        if field.name in change.constants:
+            if not pa.types.is_string(field.type):
+                return f"column '{field.name}' is in other files only"
+        elif held.field(field.name).type != field.type:
+            return f"column '{field.name}' has different types in the files of the dataset"
+    return copy_obstacle(group)
 
 
 def sort_obstacle(group: RewriteGroup) -> str | None:

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines import duckdb_sql as sql
+from maintenance_assets.engines.change_kernel import change_of
 from maintenance_assets.engines.conform import conform_batch
 from maintenance_assets.engines.duckdb_capability import (
+    change_obstacle,
     copy_obstacle,
     float_columns,
     read_obstacle,
@@ -29,6 +31,8 @@ from maintenance_assets.engines.protocol import (
     Resources,
     RewriteOutcome,
     RewriteTask,
+    ScanOutcome,
+    ScanTask,
 )
 from maintenance_assets.engines.pyarrow_engine import (
     encoded_note,
@@ -36,10 +40,12 @@ from maintenance_assets.engines.pyarrow_engine import (
     try_stitching,
 )
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
+from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.changes import Finder
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
 from maintenance_assets.planning.fidelity import schema_difference
 from maintenance_assets.planning.file_metadata import with_row_count
@@ -61,8 +67,10 @@ class DuckDBEngine:
 
     def foresee(self, group: RewriteGroup, access: FileAccess, strict: bool) -> Foresight:
         """Obstacles are known before anything is read."""
+        if group.change is not None:
+            return self._foresee_whole(change_obstacle(group), strict)
         if group.clustering is not None:
-            return self._foresee_clustering(group, strict)
+            return self._foresee_whole(sort_obstacle(group), strict)
         if _is_stitched(group, strict):
             return Foresight("duckdb")
         obstacle = copy_obstacle(group)
@@ -74,8 +82,8 @@ class DuckDBEngine:
             return Foresight("duckdb-arrow", note=_through_arrow_note(obstacle))
         return Foresight("pyarrow", note=_pyarrow_note(obstacle))
 
-    def _foresee_clustering(self, group: RewriteGroup, strict: bool) -> Foresight:
-        obstacle = sort_obstacle(group)
+    def _foresee_whole(self, obstacle: str | None, strict: bool) -> Foresight:
+        """What DuckDB does itself, or PyArrow does."""
         if obstacle is None:
             return Foresight("duckdb")
         if strict:
@@ -104,6 +112,12 @@ class DuckDBEngine:
             finally:
                 pool.shutdown(cancel_futures=True)
 
+    def scan(
+        self, tasks: Sequence[ScanTask], finder: Finder, access: FileAccess, resources: Resources
+    ) -> Generator[ScanOutcome, None, None]:
+        """Look into files with the kernels that all engines share."""
+        return scan_in_threads(tasks, finder, access, resources)
+
 
 class _Rewriter:
     def __init__(
@@ -123,6 +137,8 @@ class _Rewriter:
 
     def rewrite(self, task: RewriteTask) -> RewriteOutcome:
         """By COPY, else by DuckDB's reader, else by PyArrow; strict mode takes no detour."""
+        if task.group.change is not None:
+            return self._change(task)
         if task.group.clustering is not None:
             return self._cluster(task)
         if not _is_stitched(task.group, self._strict):
@@ -175,6 +191,33 @@ class _Rewriter:
         outcome = rewrite_group(task, self._access, self._share, self._workers)
         return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
 
+    def _change(self, task: RewriteTask) -> RewriteOutcome:
+        """Deleted by COPY, else changed by PyArrow."""
+        obstacle = change_obstacle(task.group)
+        if obstacle is None:
+            try:
+                self._verify_inputs(task)
+                return self._copy_without(task)
+            except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
+                obstacle = f"DuckDB failed: {_first_line(error)}"
+        if self._strict:
+            return RewriteOutcome(task.index, "duckdb", error=_refusal(obstacle))
+        outcome = rewrite_group(task, self._access, self._share)
+        return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
+
+    def _copy_without(self, task: RewriteTask) -> RewriteOutcome:
+        """COPY of the rows that stay."""
+        group, change = task.group, change_of(task.group)
+        (file,), (path,), (rows,) = group.files, task.staged, group.output_rows
+        schema = with_row_count(group.schema, rows)
+        constants = {name: value.as_py() for name, value in change.constants.items()}
+        condition = change.rule.predicate.duckdb_sql()
+        query = sql.select_without(self._access.url(file.path), schema, condition, constants)
+        with self._connection.cursor() as cursor:
+            self._copy_to(cursor, query, path, rows, schema, group)
+            self._refuse_nan(cursor, task)
+        return RewriteOutcome(task.index, "duckdb", task.staged)
+
     def _verify_inputs(self, task: RewriteTask) -> None:
         for file in task.group.files:
             verify_page_checksums(file, self._access)
@@ -187,15 +230,26 @@ class _Rewriter:
                 urls = [self._access.url(file) for file in files]
                 whole = len(task.staged) == 1
                 query = sql.select(urls, schema, offset, None if whole else rows)
-                self._access.make_directory(path.rpartition("/")[0])
-                url = self._access.url(path)
-                command = sql.copy(query, url, schema, group.writer, _group_rows(group))
-                with self._copying:
-                    cursor.execute(command)
-                self._access.make_durable(path)
-                self._check(path, schema, rows)
+                self._copy_to(cursor, query, path, rows, schema, group)
             self._refuse_nan(cursor, task)
         return RewriteOutcome(task.index, "duckdb", task.staged)
+
+    def _copy_to(
+        self,
+        cursor: duckdb.DuckDBPyConnection,
+        query: str,
+        path: str,
+        rows: int,
+        schema: pa.Schema,
+        group: RewriteGroup,
+    ) -> None:
+        self._access.make_directory(path.rpartition("/")[0])
+        url = self._access.url(path)
+        command = sql.copy(query, url, schema, group.writer, _group_rows(group))
+        with self._copying:
+            cursor.execute(command)
+        self._access.make_durable(path)
+        self._check(path, schema, rows)
 
     def _refuse_nan(self, cursor: duckdb.DuckDBPyConnection, task: RewriteTask) -> None:
         """COPY's dictionaries take every NaN for the same, whatever its bits."""

@@ -2,7 +2,7 @@
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -44,6 +44,25 @@ def select(
         "hive_partitioning = false)"
     )
     return query if rows is None else f"{query} LIMIT {rows} OFFSET {offset}"
+
+
+def select_without(
+    path: str, schema: pa.Schema, condition: str, constants: Mapping[str, str | None]
+) -> str:
+    """The columns of a file, less the rows for which a condition is true.
+
+    Constants are columns that the condition knows and the file does not hold.
+    """
+    columns = ", ".join(name(field.name) for field in schema)
+    values = "".join(
+        f", {'NULL' if value is None else text(value)}::VARCHAR AS {name(column)}"
+        for column, value in constants.items()
+    )
+    rows = (
+        f"SELECT *{values} FROM read_parquet([{exact_path(path)}], union_by_name = true, "
+        "hive_partitioning = false)"
+    )
+    return f"SELECT {columns} FROM ({rows}) WHERE ({condition}) IS NOT TRUE"
 
 
 def any_nan(paths: Sequence[str], columns: Sequence[str]) -> str:

@@ -1,10 +1,12 @@
 """The contract between operations and engines."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from maintenance_assets.model.changes import FileScan, MovedFile
+from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.plans import GroupMode, RewriteGroup
 
 
@@ -47,8 +49,35 @@ class RewriteOutcome:
     written: tuple[str, ...] = ()
     error: str | None = None
     notes: tuple[str, ...] = ()
+    moved: tuple[MovedFile, ...] = ()
+    """Written files that belong into other directories."""
     mode: GroupMode = "encode"
     """How it was written in the end: what was to be copied may have had to be encoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """A file to look into, and what its path and its footer say."""
+
+    index: int
+    file: DataFile
+    directory: str
+    """As seen from the root."""
+    ranges_of: tuple[str, ...] = ()
+    """Columns whose ranges tell which row groups need not be read."""
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    """pyarrow scalars: columns that the file does not hold."""
+    path_texts: Mapping[str, str | None] = field(default_factory=dict)
+    """What the path says of columns that the file does hold: both have to agree."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOutcome:
+    """What was found in a file, or the error."""
+
+    index: int
+    found: FileScan | None = None
+    error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +99,14 @@ class Foresight:
     error: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows come from and where they go."""
+
+    source: FileAccess
+    target: FileAccess
+
+
 class Engine(Protocol):
     """Rewrites groups; it never lists, chooses names, deletes or commits."""
 
@@ -83,4 +120,23 @@ class Engine(Protocol):
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
     ) -> Generator[RewriteOutcome, None, None]:
         """Yield the outcome of each task as it ends, in any order; closing it stops the work."""
+        ...
+
+    def scan(
+        self, tasks: Sequence[ScanTask], finder: Any, access: FileAccess, resources: Resources
+    ) -> Generator[ScanOutcome, None, None]:
+        """Yield what each file holds of the rows that are looked for, in any order."""
+        ...
+
+    def foresee_repartition(self, task: Any, places: Places, strict: bool) -> Foresight:
+        """Who would write the rows of a `RepartitionTask`, and what is to be said about it."""
+        ...
+
+    def repartition(
+        self, task: Any, places: Places, resources: Resources, report: Callable[[int], Any]
+    ) -> Any:
+        """Write all rows into their directories, as a `RepartitionOutcome`; RewriteError if not.
+
+        `report` is told the number of rows that are done.
+        """
         ...

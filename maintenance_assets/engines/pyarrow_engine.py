@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pyarrow as pa
 
+from maintenance_assets.engines.change_kernel import change_group
 from maintenance_assets.engines.cluster_kernel import cluster_group
 from maintenance_assets.engines.dictionaries import (
     check_dictionaries,
@@ -14,16 +15,28 @@ from maintenance_assets.engines.dictionaries import (
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
+    Places,
     Resources,
     RewriteOutcome,
     RewriteTask,
+    ScanOutcome,
+    ScanTask,
 )
 from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.engines.repartition_kernel import repartition_rows
+from maintenance_assets.engines.repartition_task import (
+    RepartitionOutcome,
+    RepartitionTask,
+    Report,
+)
+from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.stitch_footer import StitchObstacleError
 from maintenance_assets.engines.stitch_kernel import stitch_group
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.planning.changes import Finder
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
 from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
@@ -59,6 +72,22 @@ class PyArrowEngine:
                 # The caller stopped listening (an error, Ctrl-C): start nothing more.
                 pool.shutdown(cancel_futures=True)
 
+    def scan(
+        self, tasks: Sequence[ScanTask], finder: Finder, access: FileAccess, resources: Resources
+    ) -> Generator[ScanOutcome, None, None]:
+        """Look into files, a thread for each."""
+        return scan_in_threads(tasks, finder, access, resources)
+
+    def foresee_repartition(self, task: RepartitionTask, places: Places, strict: bool) -> Foresight:
+        """The kernels write every type."""
+        return Foresight(self.name)
+
+    def repartition(
+        self, task: RepartitionTask, places: Places, resources: Resources, report: Report
+    ) -> RepartitionOutcome:
+        """Read in threads, gather rows by directory and write them in threads."""
+        return repartition_rows(task, places, resources.memory_bytes, resources.workers, report)
+
 
 def rewrite_group(
     task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
@@ -71,9 +100,9 @@ def rewrite_group(
             if obstacle is None:
                 return RewriteOutcome(task.index, "pyarrow", task.staged, mode=task.group.mode)
             notes = (encoded_note(obstacle),)
-        _write_group(task, access, memory_bytes, workers)
-        return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes)
-    except (RewriteError, pa.ArrowException, OSError) as error:
+        moved = _write_group(task, access, memory_bytes, workers)
+        return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes, moved=moved)
+    except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
         return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
 
@@ -97,13 +126,19 @@ def encoded_note(obstacle: str) -> str:
     return f"some groups were encoded anew: {obstacle}"
 
 
-def _write_group(task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int) -> None:
+def _write_group(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int
+) -> tuple[MovedFile, ...]:
     group = task.group
-    if group.clustering is not None:
+    moved: tuple[MovedFile, ...] = ()
+    if group.change is not None:
+        moved = change_group(task, access, memory_bytes)
+    elif group.clustering is not None:
         cluster_group(task, access, memory_bytes, workers)
     else:
         _merge_group(task, access, memory_bytes)
-    check_dictionaries(group, task.staged, access)
+    check_dictionaries(group, (*task.staged, *(file.path for file in moved)), access)
+    return moved
 
 
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:

@@ -1,6 +1,7 @@
 """Read Parquet files as batches of bounded size, losing nothing on the way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,20 @@ _PROBE_ROWS = 128
 _MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
 _NANOSECONDS = 1_000_000_000
+RowGroups = Callable[[Any], Sequence[int]]
+"""From the metadata of a file to the row groups of it that are to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """In what form rows are handed out."""
+
+    most_rows: int = MAX_BATCH_ROWS
+    coded: tuple[str, ...] = ()
+    """Columns that are handed out as dictionaries; the schema has them as such."""
+
+
+_PLAIN = Reading()
 
 
 def read_file(
@@ -28,14 +43,15 @@ def read_file(
     access: FileAccess,
     batch_bytes: int,
     columns: list[str] | None = None,
-    row_groups: range | None = None,
+    choose: RowGroups | None = None,
+    reading: Reading = _PLAIN,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of one file in the schema of the plan, each about `batch_bytes` decoded.
 
-    `columns` are the dotted paths to read; the schema is then one of these columns alone.
-    Of `row_groups` all are read if none are given.
+    `columns` are the dotted paths to read; the schema is then one of these columns alone. `choose`
+    says by the footer which row groups are wanted.
     """
-    batches = _read_batches(file, schema, access, batch_bytes, columns, row_groups)
+    batches = _read_batches(file, schema, access, batch_bytes, columns, choose, reading)
     while True:
         try:
             batch = next(batches)
@@ -55,33 +71,33 @@ def _read_batches(
     access: FileAccess,
     batch_bytes: int,
     columns: list[str] | None,
-    row_groups: range | None,
+    choose: RowGroups | None,
+    reading: Reading,
 ) -> Iterator[pa.RecordBatch]:
     same = columns is None and file.schema.arrow.remove_metadata().equals(schema.remove_metadata())
     rows = 0
     with access.open_input(file.path) as handle:
-        parquet = open_parquet(handle, file)
+        parquet = open_parquet(handle, file, read_dictionary=list(reading.coded) or None)
         whole = columns is None
         check = _Int96Check(file, access) if whole and file.schema.has_int96 else None
-        batch_rows = _batch_rows(parquet, file, batch_bytes, columns)
+        metadata = parquet.metadata
+        wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
+        batch_rows = _batch_rows(parquet, file, batch_bytes, columns, wanted[:1], reading)
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
-        chosen = range(file.row_group_count) if row_groups is None else row_groups
-        for groups in _portions(parquet.metadata, portion_rows, chosen):
+        for groups in _portions(metadata, portion_rows, wanted):
             for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=columns):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
             if check is not None:
                 check.verify(groups)
-    expected = _rows_of(file, chosen)
-    if rows != expected:
-        raise RewriteError(f"'{file.path}' has {expected} rows by its footer, {rows} by count")
+        promised = file.num_rows if choose is None else _rows_of(metadata, wanted)
+    if rows != promised:
+        raise RewriteError(f"'{file.path}' has {promised} rows by its footer, {rows} by count")
 
 
-def _rows_of(file: DataFile, row_groups: range) -> int:
-    if len(row_groups) == file.row_group_count:
-        return file.num_rows
-    return sum(file.row_groups[index][0] for index in row_groups)
+def _rows_of(metadata: Any, groups: Sequence[int]) -> int:
+    return sum(metadata.row_group(index).num_rows for index in groups)
 
 
 def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
@@ -96,16 +112,22 @@ def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
 
 
 def _batch_rows(
-    parquet: pq.ParquetFile, file: DataFile, batch_bytes: int, columns: list[str] | None
+    parquet: pq.ParquetFile,
+    file: DataFile,
+    batch_bytes: int,
+    columns: list[str] | None,
+    first: Sequence[int],
+    reading: Reading,
 ) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
-        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=[0], columns=columns), None)
+    if first and file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
+        groups = list(first)
+        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=groups, columns=columns), None)
         if probe is not None and probe.num_rows:
             row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
-    return max(_MIN_BATCH_ROWS, min(MAX_BATCH_ROWS, batch_bytes // row_bytes))
+    return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
 
 
 def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
@@ -114,11 +136,11 @@ def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
     return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)
 
 
-def _portions(metadata: Any, rows_at_least: int, chosen: range) -> Iterator[list[int]]:
+def _portions(metadata: Any, rows_at_least: int, wanted: Sequence[int]) -> Iterator[list[int]]:
     """Runs of row groups to read together: one large one, or many small ones."""
     groups: list[int] = []
     rows = 0
-    for index in chosen:
+    for index in wanted:
         groups.append(index)
         rows += metadata.row_group(index).num_rows
         if rows >= rows_at_least:

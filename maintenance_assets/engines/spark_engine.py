@@ -23,16 +23,27 @@ from maintenance_assets.engines.protocol import (
     Resources,
     RewriteOutcome,
     RewriteTask,
+    ScanOutcome,
+    ScanTask,
 )
 from maintenance_assets.engines.pyarrow_engine import PyArrowEngine
+from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.spark_failures import redacted, secret_values
 from maintenance_assets.engines.spark_jobs import placed, run_job
 from maintenance_assets.engines.spark_kernel import OUTPUT_DDL, Kernel, make_kernel, pack
+from maintenance_assets.engines.spark_scan import (
+    SCAN_BYTES,
+    SCAN_FILES,
+    is_worthwhile,
+    scan_on_executors,
+)
 from maintenance_assets.engines.spark_session import Session, SessionSource
 from maintenance_assets.engines.spark_shuffle import Shuffle, can_shuffle
 from maintenance_assets.errors import RewriteError
+from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import GroupMode, RewriteGroup
 from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.changes import Finder
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +64,11 @@ class SparkEngine:
         spark: Session | None = None,
         remote: str | None = None,
         shuffle_bytes: int = SHUFFLE_BYTES,
+        scan_files: int = SCAN_FILES,
     ) -> None:
         self._source = SessionSource(spark, remote)
         self._shuffle_bytes = shuffle_bytes
+        self._scan_files = scan_files
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -91,6 +104,21 @@ class SparkEngine:
                 for outcome in outcomes:
                     yield replace(outcome, notes=(*outcome.notes, _driver_note(obstacle)))
 
+    def scan(
+        self, tasks: Sequence[ScanTask], finder: Finder, access: FileAccess, resources: Resources
+    ) -> Generator[ScanOutcome, None, None]:
+        """Look into many files on the executors, into a few here."""
+        reachable = executor_obstacle(access) is None
+        if not reachable or not is_worthwhile(tasks, finder, self._scan_files, SCAN_BYTES):
+            yield from scan_in_threads(tasks, finder, access, resources)
+            return
+        spark = self._source.get()
+        slots = tasks_at_once(spark, resources.workers)
+        secrets = secret_values(access.fs, [task.file.path for task in tasks])
+        yield from scan_on_executors(
+            spark, tasks, finder, access, resources.memory_bytes, slots, secrets
+        )
+
     def _on_executors(
         self, tasks: Sequence[RewriteTask], access: FileAccess, resources: Resources
     ) -> Iterator[RewriteOutcome]:
@@ -101,7 +129,7 @@ class SparkEngine:
         at_once = min(len(ordered), tasks_at_once(spark, resources.workers))
         with _gate(ordered, access) as gate:
             kernel = make_kernel(pickle.dumps(access), gate, resources.memory_bytes // at_once)
-            secrets = secret_values(access.fs, ordered)
+            secrets = secret_values(access.fs, [path for task in ordered for path in task.staged])
             shuffled = [task for task in ordered if self._is_shuffled(task)]
             for task in shuffled:
                 shuffle = Shuffle(spark, task, access, gate, resources.memory_bytes, secrets)
@@ -181,6 +209,8 @@ def _run_wave(
 def _gate(tasks: Sequence[RewriteTask], access: FileAccess) -> Iterator[str | None]:
     """What tells late attempts that the run is over: see ExecutorAccess."""
     directories = dict.fromkeys(path.rpartition("/")[0] for task in tasks for path in task.staged)
+    changes = (task.group.change for task in tasks)
+    directories |= dict.fromkeys(change.staging for change in changes if change is not None)
     for directory in directories:
         access.make_directory(directory)
     if access.is_local:
@@ -200,14 +230,20 @@ def _outcome(task: RewriteTask, rows: Sequence[Any], secrets: Sequence[str]) -> 
     errors = [row["error"] for row in rows if row["error"] is not None]
     if errors:
         return RewriteOutcome(task.index, "spark", error=redacted(errors[0], secrets))
-    counts = tuple(row["rows"] for row in rows)
+    here = [row for row in rows if row["directory"] is None]
+    counts = tuple(row["rows"] for row in here)
     if counts != task.group.output_rows:
         why = f"RewriteError: executors wrote {counts} rows instead of {task.group.output_rows}"
         return RewriteOutcome(task.index, "spark", error=why)
     notes = tuple(json.loads(rows[0]["notes"] or "[]")) if rows else ()
-    paths = tuple(row["path"] for row in rows)
+    moved = tuple(
+        MovedFile(row["directory"], row["path"], row["rows"])
+        for row in rows
+        if row["directory"] is not None
+    )
+    written = tuple(row["path"] for row in here)
     mode: GroupMode = rows[0]["mode"] if rows else "encode"
-    return RewriteOutcome(task.index, "spark", paths, notes=notes, mode=mode)
+    return RewriteOutcome(task.index, "spark", written, notes=notes, moved=moved, mode=mode)
 
 
 def _refusal(obstacle: str) -> str:

@@ -1,10 +1,8 @@
 """What went wrong on Spark, in one sentence and without anyone's secrets."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from maintenance_assets.engines.protocol import RewriteTask
 
 _SECRET_NAME = re.compile(
     r"key|secret|token|passw|passphrase|credential|signature|connection_string|(^|_)(sas|auth)(_|$)",
@@ -72,9 +70,9 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def secret_values(fs: Any, tasks: Sequence[RewriteTask]) -> tuple[str, ...]:
+def secret_values(fs: Any, paths: Iterable[str]) -> tuple[str, ...]:
     """Values of storage options that must not be shown, the longest first."""
-    shown = {path for task in tasks for path in task.staged}
+    shown = {*paths}
     found = {
         value
         for value in _secrets(fs, depth=8)

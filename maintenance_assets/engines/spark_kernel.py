@@ -32,11 +32,12 @@ OUTPUT = pa.schema(
         ("missing", pa.string()),
         ("notes", pa.string()),
         ("mode", pa.string()),
+        ("directory", pa.string()),
     ]
 )
 OUTPUT_DDL = (
     "index int, path string, rows bigint, bytes bigint, statistics string, error string, "
-    "missing string, notes string, mode string"
+    "missing string, notes string, mode string, directory string"
 )
 _LONGEST_TEXT = 1024
 
@@ -112,18 +113,28 @@ class ExecutorAccess:
 
 def pack(task: RewriteTask) -> bytes:
     """A task as a cell of a DataFrame; the many files of a group are much alike."""
-    sink = io.BytesIO()
-    pickler = pickle.Pickler(sink)
-    # PyArrow's own pickling forgets the names of list items and that a map is sorted.
-    pickler.dispatch_table = copyreg.dispatch_table | {pa.Schema: _reduce_schema}
-    pickler.dump(task)
-    return zlib.compress(sink.getvalue(), 1)
+    return compressed(task)
 
 
 def unpack(payload: bytes) -> RewriteTask:
     """The task in a cell."""
-    task: RewriteTask = pickle.loads(zlib.decompress(payload))
+    task: RewriteTask = decompressed(payload)
     return task
+
+
+def compressed(value: Any) -> bytes:
+    """Something that holds schemas as bytes."""
+    sink = io.BytesIO()
+    pickler = pickle.Pickler(sink)
+    # PyArrow's own pickling forgets the names of list items and that a map is sorted.
+    pickler.dispatch_table = copyreg.dispatch_table | {pa.Schema: _reduce_schema}
+    pickler.dump(value)
+    return zlib.compress(sink.getvalue(), 1)
+
+
+def decompressed(payload: bytes) -> Any:
+    """The same again."""
+    return pickle.loads(zlib.decompress(payload))
 
 
 def _reduce_schema(schema: pa.Schema) -> tuple[Callable[[bytes], pa.Schema], tuple[bytes]]:
@@ -172,7 +183,12 @@ def _rewrite(task: RewriteTask, access: ExecutorAccess, memory_bytes: int) -> li
     if outcome.error is not None:
         return [{"index": task.index, "error": outcome.error}]
     told = {"index": task.index, "notes": json.dumps(outcome.notes), "mode": outcome.mode}
-    return [{**told, **describe(path, access)} for path in outcome.written]
+    written = [(path, None) for path in outcome.written]
+    moved = [(file.path, file.directory) for file in outcome.moved]
+    return [
+        {**told, "directory": directory, **describe(path, access)}
+        for path, directory in (*written, *moved)
+    ]
 
 
 def describe(path: str, access: FileAccess) -> dict[str, Any]:

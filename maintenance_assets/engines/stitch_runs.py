@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maintenance_assets.engines.dictionaries import check_indices
+from maintenance_assets.engines.dictionaries import check_indices_of
 from maintenance_assets.engines.protocol import FileAccess
-from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.engines.read_kernel import RowGroups, read_file
 from maintenance_assets.engines.stitch_footer import Footer, parse_footer
 from maintenance_assets.engines.write_kernel import Cutter, open_writer
 from maintenance_assets.errors import RewriteError
@@ -65,10 +65,17 @@ class RunEncoder:
     def _batches(self, run: int) -> Iterator[pa.RecordBatch]:
         for span in self._runs[run]:
             file = self._group.files[span.file]
-            chosen = range(span.first, span.stop)
             yield from read_file(
-                file, self._group.schema, self._access, self._batch_bytes, row_groups=chosen
+                file,
+                self._group.schema,
+                self._access,
+                self._batch_bytes,
+                choose=_always(range(span.first, span.stop)),
             )
+
+
+def _always(row_groups: range) -> RowGroups:
+    return lambda _: row_groups
 
 
 def encode_table(table: pa.Table, group: RewriteGroup) -> pa.Buffer:
@@ -79,7 +86,7 @@ def encode_table(table: pa.Table, group: RewriteGroup) -> pa.Buffer:
             table.replace_schema_metadata(group.schema.metadata), max(1, table.num_rows)
         )
     content = sink.getvalue()
-    check_indices(group.schema, pq.ParquetFile(pa.BufferReader(content)))
+    check_indices_of(pq.ParquetFile(pa.BufferReader(content)), group.schema)
     return content
 
 

@@ -85,10 +85,14 @@ def _column_arguments(paths: list[str], options: WriterOptions) -> dict[str, Any
 
 
 def _sorting_columns(paths: list[str], options: WriterOptions) -> list[pq.SortingColumn]:
-    return [
-        pq.SortingColumn(paths.index(column.path), column.descending, column.nulls_first)
-        for column in options.sorting
-    ]
+    declared = []
+    for column in options.sorting:
+        if paths.count(column.path) != 1:
+            break  # a struct's field and a name with a dot in it: which of them is in order?
+        declared.append(
+            pq.SortingColumn(paths.index(column.path), column.descending, column.nulls_first)
+        )
+    return declared
 
 
 def _leaf_paths(schema: pa.Schema, arguments: dict[str, Any]) -> list[str]:

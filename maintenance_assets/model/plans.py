@@ -6,6 +6,7 @@ from typing import Literal
 
 import pyarrow as pa
 
+from maintenance_assets.model.changes import GroupChange
 from maintenance_assets.model.clustering import Clustering, PartitionDecision
 from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
@@ -81,6 +82,8 @@ class RewriteGroup:
     mode_reason: str = ""
     must_stitch: bool = False
     """Rather not at all than any other way."""
+    change: GroupChange | None = field(default=None, compare=False, hash=False)
+    """What becomes of the rows; None where all stay as they are."""
 
     @property
     def decoded_bytes(self) -> int:

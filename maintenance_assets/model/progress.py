@@ -4,8 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-Phase = Literal["discover", "sample", "execute", "publish", "measure"]
-"""Footers read, partitions sampled, groups rewritten and made visible, and footers read again."""
+Phase = Literal["discover", "sample", "scan", "execute", "publish", "measure"]
+"""Footers read, partitions sampled, rows looked for, groups rewritten and made visible, and footers
+read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from maintenance_assets.engines.protocol import Engine, Resources
+from maintenance_assets.engines.protocol import Engine, Places, Resources
 from maintenance_assets.engines.registry import get_engine
+from maintenance_assets.engines.repartition_task import RepartitionTask
 from maintenance_assets.engines.spark_session import active_session
 from maintenance_assets.errors import EngineUnavailableError
 from maintenance_assets.model.plans import RewriteGroup
@@ -56,6 +57,23 @@ def fitting_engine(
     if _writes_all(duckdb.engine, groups, store):
         return duckdb
     return _choice("pyarrow", f"{size} have columns that only PyArrow keeps")
+
+
+def fitting_repartition(
+    task: RepartitionTask, source: Store, target: Store, resources: Resources
+) -> EngineChoice:
+    """Spark for much data where a session is there, else PyArrow, which spills as well."""
+    size = f"{task.decoded_bytes / MIB:,.0f} MiB decoded"
+    budget = f"{resources.memory_bytes / MIB:,.0f} MiB"
+    if task.decoded_bytes > _DISTRIBUTE_FACTOR * resources.memory_bytes and _has_session():
+        spark = _choice(
+            "spark",
+            f"{size} are many times the memory budget of {budget}, and a Spark session is active",
+        )
+        seen = spark.engine.foresee_repartition(task, Places(source, target), False)
+        if seen.engine == spark.engine.name:
+            return spark
+    return _choice("pyarrow", f"{size}, and what exceeds the memory budget of {budget} is spilled")
 
 
 def _has_session() -> bool:

@@ -4,6 +4,7 @@ import secrets
 import threading
 import time
 import uuid
+from dataclasses import dataclass
 
 _lock = threading.Lock()
 _last = 0
@@ -24,3 +25,15 @@ def uuid7() -> str:
 def output_name(prefix: str) -> str:
     """The final name of an output file."""
     return f"{prefix}-{uuid7()}.parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Gives new files a place in the directory of a run; executors get it as it is."""
+
+    folder: str
+    prefix: str
+
+    def __call__(self, directory: str) -> str:
+        """The path of a new file, whatever directory it is for."""
+        return f"{self.folder}/{output_name(self.prefix)}.staged"

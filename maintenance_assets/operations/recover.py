@@ -8,7 +8,7 @@ from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import RecoveryResult
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
-from maintenance_assets.storage.publish import recover_runs
+from maintenance_assets.storage.recovery import recover_runs
 
 
 def recover(

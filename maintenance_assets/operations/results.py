@@ -6,9 +6,11 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from maintenance_assets.model.changes import ChangeStats
 from maintenance_assets.model.clustering import ColumnGain, Curve, PartitionDecision
 from maintenance_assets.model.files import UntouchedFile
 from maintenance_assets.model.plans import CompactionPlan, GroupFailure
+from maintenance_assets.model.repartition import RepartitionStats
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.storage.publish import PublishMode
 
@@ -70,6 +72,61 @@ class OptimizeResult(CompactionResult):
     predicts the latter from the sample."""
     decisions: tuple[PartitionDecision, ...] = ()
     """What was done with each partition (`full`, `incremental`, `none`), and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeResult:
+    """The figures of a delete, update or upsert, and everything beside them."""
+
+    stats: ChangeStats
+    engine: str
+    engine_reason: str = ""
+    seconds: float = 0.0
+    files_pruned: int = 0
+    """Files in scope that did not have to be looked into."""
+    backup_id: str | None = None
+    """What `restore` takes; None where no backup was made."""
+    publish: PublishMode = "none"
+    schema: pa.Schema | None = field(default=None, repr=False)
+    """The schema of the newest file."""
+    notes: tuple[str, ...] = ()
+    """What is not as it was beside the values: widened types."""
+    engine_notes: tuple[str, ...] = ()
+    """What the engine had to do another way; the data is the same."""
+    recovered: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, and `backup_id` where a backup was made."""
+        figures = self.stats.to_dict()
+        return figures if self.backup_id is None else {**figures, "backup_id": self.backup_id}
+
+
+@dataclass(frozen=True, slots=True)
+class RepartitionResult:
+    """The figures of a repartition, and everything beside them."""
+
+    stats: RepartitionStats
+    engine: str
+    """Who wrote: not always the engine that was asked."""
+    engine_reason: str = ""
+    seconds: float = 0.0
+    partitions: tuple[tuple[str, int], ...] = field(default=(), repr=False)
+    """Rows by directory; a dry run predicts them."""
+    validated: bool = False
+    """Whether all rows were read again and found to be those of the source."""
+    source_deleted: bool = False
+    publish: PublishMode = "none"
+    schema: pa.Schema | None = field(default=None, repr=False)
+    """The schema of the files that were written."""
+    notes: tuple[str, ...] = ()
+    """What is not as it was: widened types, columns that paths had alone."""
+    engine_notes: tuple[str, ...] = ()
+    """What the engine had to do another way; the data is the same."""
+    recovered: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures."""
+        return self.stats.to_dict()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import logging
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -41,12 +41,8 @@ from maintenance_assets.storage.journal import (
 )
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.neighbours import refuse_busy_neighbours
-from maintenance_assets.storage.publish import (
-    Published,
-    publish,
-    recover_run,
-    recover_runs,
-)
+from maintenance_assets.storage.publish import Published, publish
+from maintenance_assets.storage.recovery import recover_run, recover_runs
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +135,8 @@ class RewriteRun:
     mode_reasons: dict[str, None] = field(default_factory=dict)
     after: Snapshot | None = None
     """The files in scope once the work is done."""
+    before_publish: Callable[[str, Sequence[GroupEntry]], None] | None = None
+    """Told of a run and of everything that it is about to publish."""
 
     def preview(self) -> CompactionResult:
         """A dry run: the plan and its predictions; nothing is written."""
@@ -220,6 +218,8 @@ class RewriteRun:
             refuse_busy_neighbours(self.store)
             try:
                 written = self._write(plan, run_id)
+                if self.before_publish is not None:
+                    self.before_publish(run_id, list(written))
                 published = publish(
                     self.store,
                     lease,

@@ -1,6 +1,6 @@
 """Compare what was written with what was promised, before anyone can see it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
@@ -13,14 +13,21 @@ from maintenance_assets.planning.file_metadata import with_row_count
 
 def verify_group(group: RewriteGroup, written: tuple[DataFile, ...]) -> None:
     """Rows, schema, nullability, field ids, metadata and Parquet types, or VerificationError."""
+    verify_files(group.files, group.schema, list(zip(written, group.output_rows, strict=True)))
+
+
+def verify_files(
+    like: Iterable[DataFile], schema: pa.Schema, written: Sequence[tuple[DataFile, int]]
+) -> None:
+    """The same for files with their promised rows, whose columns are `like` those of others."""
     # Thousands of sources share a handful of schemas.
-    sources = {file.schema.fingerprint: file for file in group.files}.values()
-    for file, rows in zip(written, group.output_rows, strict=True):
+    sources = {file.schema.fingerprint: file for file in like}.values()
+    for file, rows in written:
         if file.num_rows != rows:
             raise VerificationError(f"an output has {file.num_rows} rows instead of {rows}")
         _verify_leaves(sources, file)
-        _verify_fields(file.schema.arrow, group.schema)
-        _verify_metadata(file, with_row_count(group.schema, rows))
+        _verify_fields(file.schema.arrow, schema)
+        _verify_metadata(file, with_row_count(schema, rows))
 
 
 def _verify_fields(actual: pa.Schema, promised: pa.Schema) -> None:

@@ -18,7 +18,7 @@ from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import Listed, Store, open_store
 from maintenance_assets.storage.lease import live_holders
 from maintenance_assets.storage.partition_listing import iter_partitions
-from maintenance_assets.storage.publish import leftover_runs
+from maintenance_assets.storage.recovery import leftover_runs
 
 
 class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg]

@@ -8,6 +8,11 @@ def has_ordered_dictionary(schema: pa.Schema) -> bool:
     return any(pa.types.is_dictionary(field.type) and field.type.ordered for field in schema)
 
 
+def has_dictionary(schema: pa.Schema) -> bool:
+    """Whether any column is a dictionary or holds one."""
+    return any(_has_dictionary(field.type) for field in schema)
+
+
 def has_nested_dictionary(schema: pa.Schema) -> bool:
     """Whether a dictionary is inside a list, map or struct."""
     return any(

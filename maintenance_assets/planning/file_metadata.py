@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -61,6 +61,37 @@ def has_range_index(schema: pa.Schema) -> bool:
     """Whether pandas numbers the rows instead of storing an index."""
     pandas = _parse((schema.metadata or {}).get(PANDAS))
     return pandas is not None and _range_of(pandas.get("index_columns")) is not None
+
+
+def restated(
+    metadata: Mapping[bytes, bytes],
+    *,
+    columns_changed: bool,
+    new_values: Collection[str],
+    new_types: Collection[str],
+) -> dict[bytes, bytes]:
+    """File metadata that still holds after some columns got other values, or other types."""
+    kept = {k: v for k, v in metadata.items() if not (columns_changed and k in SCHEMA_KEYS)}
+    pandas, geo = _parse(kept.get(PANDAS)), _parse(kept.get(GEO))
+    if pandas is not None and _is_pandas(pandas):
+        index = pandas["index_columns"]
+        gone = [
+            c
+            for c in pandas["columns"]
+            if _field_name(c) in new_types and _field_name(c) not in index
+        ]
+        if gone:
+            columns = [column for column in pandas["columns"] if column not in gone]
+            kept[PANDAS] = json.dumps({**pandas, "columns": columns}).encode()
+    shapes = geo.get("columns") if geo is not None else None
+    if isinstance(shapes, dict):
+        # A box around the old shapes need not be one around the new ones.
+        boxed = [name for name in new_values if isinstance(shapes.get(name), dict)]
+        for name in boxed:
+            shapes[name].pop("bbox", None)
+        if boxed:
+            kept[GEO] = json.dumps(geo).encode()
+    return kept
 
 
 def uses_legacy_calendar(metadata: dict[bytes, bytes]) -> bool:

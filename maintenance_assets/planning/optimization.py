@@ -24,7 +24,13 @@ from maintenance_assets.planning.clustering import make_clustering
 from maintenance_assets.planning.compaction import ROW_GROUP_ROWS, group_output_rows
 from maintenance_assets.planning.encoding import writer_options
 from maintenance_assets.planning.layout import grid_hash, layout_of, with_layout
-from maintenance_assets.planning.orderable import column_names, find_path, is_orderable, type_at
+from maintenance_assets.planning.orderable import (
+    column_names,
+    find_path,
+    is_orderable,
+    leaf_of,
+    type_at,
+)
 from maintenance_assets.planning.overlap import (
     Boxes,
     Grid,
@@ -291,25 +297,31 @@ def _propose(
         files=tuple(replace(file, ranges=()) for file in files),
         output_rows=output_rows,
         schema=with_layout(partition.schema, layout),
-        writer=replace(writer, page_index=True, sorting=_sorting(partition.schema, clustering)),
+        writer=replace(
+            writer,
+            page_index=True,
+            sorting=_sorting(partition.schema, clustering, writer.int96_timestamps),
+        ),
         notes=partition.notes,
         clustering=clustering,
     )
     return Proposal(group, predicted_boxes(grid, clustering, sample, len(output_rows)))
 
 
-def _sorting(schema: pa.Schema, clustering: Clustering) -> tuple[SortedColumn, ...]:
+def _sorting(schema: pa.Schema, clustering: Clustering, int96: bool) -> tuple[SortedColumn, ...]:
     """The order inside a file, as far as every reader would understand it the same."""
     declared = []
     for column in clustering.columns:
-        path = find_path(schema, column)
-        # NaN has no place in Parquet's order; categories are ordered by their number elsewhere.
-        if path is None or not _has_plain_order(type_at(schema, path)):
+        leaf = leaf_of(schema, column)
+        if leaf is None or not _has_plain_order(leaf.type, int96):
             break
         declared.append(SortedColumn(column))
     return tuple(declared)
 
 
-def _has_plain_order(type_: Any) -> bool:
+def _has_plain_order(type_: Any, int96: bool) -> bool:
+    # NaN has no place in Parquet's order; categories are ordered by their number elsewhere.
     odd = pa.types.is_floating(type_) or pa.types.is_dictionary(type_) or pa.types.is_null(type_)
+    # Nor has INT96 any order at all.
+    odd = odd or (int96 and pa.types.is_timestamp(type_))
     return not odd and not isinstance(type_, pa.BaseExtensionType)

@@ -4,7 +4,8 @@ In the plain form a value is an integer, a float or bytes, so that every engine 
 same way whatever their type was.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,46 @@ def type_at(schema: pa.Schema, path: tuple[str, ...]) -> ArrowType:
     for name in path[1:]:
         type_ = type_.field(name).type
     return type_
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A column that Parquet stores: its number among all of them, and its type."""
+
+    index: int
+    type: ArrowType
+
+
+def leaf_of(schema: pa.Schema, column: str) -> Leaf | None:
+    """The leaf of a dotted path; None where there is none, or where several have that name."""
+    leaves = (leaf for field in schema for leaf in _leaves(field.name, field.type))
+    found = [Leaf(n, type_) for n, (name, type_) in enumerate(leaves) if name == column]
+    return found[0] if len(found) == 1 else None
+
+
+def leaf_count(schema: pa.Schema) -> int:
+    """How many leaves a schema has in Parquet."""
+    return sum(1 for field in schema for _ in _leaves(field.name, field.type))
+
+
+def _leaves(name: str | None, type_: ArrowType) -> Iterator[tuple[str | None, ArrowType]]:
+    """Leaves with their dotted paths; those that have many values per row have none."""
+    if isinstance(type_, pa.BaseExtensionType):
+        inside = list(_leaves(name, type_.storage_type))
+        yield from [(name, type_)] if len(inside) == 1 else [(None, each) for _, each in inside]
+        return
+    if not pa.types.is_nested(type_):
+        yield name, type_
+        return
+    for child in [type_.field(index) for index in range(type_.num_fields)]:
+        is_single = pa.types.is_struct(type_) and name is not None
+        yield from _leaves(f"{name}.{child.name}" if is_single else None, child.type)
+
+
+def plain_type(type_: ArrowType) -> ArrowType:
+    """The type of the values, without a dictionary or an extension around it."""
+    plain = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return plain.storage_type if isinstance(plain, pa.BaseExtensionType) else plain
 
 
 def column_names(schema: pa.Schema) -> list[str]:

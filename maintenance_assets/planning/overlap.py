@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from maintenance_assets.model.clustering import Clustering, ColumnOverlap, ColumnRanks
 from maintenance_assets.model.files import ColumnRange, DataFile
 from maintenance_assets.planning.clustering import cells_of_values
-from maintenance_assets.planning.orderable import find_path, orderable, type_at
+from maintenance_assets.planning.orderable import find_path, orderable, plain_type, type_at
 from maintenance_assets.planning.ranks import ids_of, ranks_of_sample
 
 Array = Any
@@ -100,9 +100,7 @@ def touching(boxes: Boxes, others: Boxes) -> Any:
 def _type_of(schema: pa.Schema, column: str) -> Any:
     """The type that all files together have, without a dictionary around it."""
     path = find_path(schema, column)
-    type_ = pa.null() if path is None else type_at(schema, path)
-    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
-    return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    return pa.null() if path is None else plain_type(type_at(schema, path))
 
 
 def _box(

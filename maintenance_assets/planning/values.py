@@ -1,4 +1,4 @@
-"""Values of an update: literals and expressions."""
+"""Values for columns: literals, and expressions over the row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,62 +6,151 @@ from typing import Any
 
 import pyarrow as pa
 
+from maintenance_assets.errors import RewriteError
+from maintenance_assets.planning.assigning import (
+    assign,
+    check_assignable,
+    literal_scalar,
+    natural_type,
+)
+from maintenance_assets.planning.binding import bind_expression
+from maintenance_assets.planning.evaluation import Rows, evaluate, read_field
+from maintenance_assets.planning.expressions import Expression
+from maintenance_assets.planning.families import ArrowType
+from maintenance_assets.planning.sql_parser import parse_sql
+from maintenance_assets.planning.typed import Constant, Field, Typed, fields
+
+Array = Any
+
 
 @dataclass(frozen=True, slots=True)
 class SqlExpression:
+    """Text that is an SQL expression, where text alone would be a literal."""
+
     text: str
 
 
 def sql(text: str) -> SqlExpression:
-    """Mark text as an SQL expression rather than a literal."""
+    """Mark text as an SQL expression rather than a literal: `sql("best_ask - best_bid")`."""
+    if not isinstance(text, str):
+        raise ValueError(f"sql() takes text, not {type(text).__name__}")
     return SqlExpression(text)
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    value: Any
+class SqlValue:
+    """An SQL expression, before any schema is known."""
 
-    def bind(self, schema: pa.Schema, target: Any = None, *, column: str = "") -> "BoundValue":
-        if isinstance(self.value, SqlExpression):
-            import sqlglot
+    text: str
+    tree: Expression
 
-            tree = sqlglot.parse_one(self.value.text, dialect="duckdb")
-            names = {c.name for c in tree.find_all(sqlglot.exp.Column)}
-            probe = _run(self.value.text, schema.empty_table())
-            return BoundValue(
-                self.value, tuple(n for n in schema.names if n in names), target or probe.type
-            )
-        scalar = pa.scalar(self.value, target)
-        return BoundValue(self.value, (), scalar.type)
+    def bind(
+        self, schema: pa.Schema, target: ArrowType | None = None, *, column: str = ""
+    ) -> "BoundValue":
+        """The expression over the columns of a schema, for a column of type `target`."""
+        tree = bind_expression(self.tree, schema, self.text)
+        read = {field.path[0] for field in fields(tree)}
+        columns = tuple(name for name in schema.names if name in read)
+        with _naming(column, ValueError):
+            if isinstance(tree, Constant):
+                scalar = literal_scalar(tree.scalar, target or natural_type(tree.type))
+                return BoundLiteral(columns, scalar.type, scalar)
+            type_ = target or _own_type(tree)
+            if not _is_copy(tree, type_):
+                check_assignable(tree.type, type_)
+        return BoundSql(columns, type_, self.text, tree, column)
 
 
-def _run(text: str, rows: Any) -> Any:
-    import duckdb
+def _own_type(tree: Typed) -> ArrowType:
+    """A copy of a column keeps its type."""
+    return tree.source if isinstance(tree, Field) else natural_type(tree.type)
 
-    with duckdb.connect() as con:
-        con.register("rows", rows)
-        return con.sql(f"select ({text}) as v from rows").to_arrow_table()["v"].combine_chunks()
+
+def _is_copy(tree: Typed, target: ArrowType) -> bool:
+    return isinstance(tree, Field) and tree.source == target
 
 
 @dataclass(frozen=True, slots=True)
-class BoundValue:
-    value: Any
-    columns: tuple[str, ...]
-    type: Any
+class LiteralValue:
+    """The same value for every row."""
 
-    def evaluate(self, batch: Any) -> Any:
-        if isinstance(self.value, SqlExpression):
-            rows = pa.table([*batch.columns], names=batch.schema.names)
-            return _run(self.value.text, rows).cast(self.type)
-        return pa.repeat(pa.scalar(self.value, self.type), batch.num_rows)
+    value: Any
+
+    def bind(
+        self, schema: pa.Schema, target: ArrowType | None = None, *, column: str = ""
+    ) -> "BoundValue":
+        """The value in the type `target`, or in one of its own."""
+        with _naming(column, ValueError):
+            scalar = literal_scalar(self.value, target)
+        return BoundLiteral((), scalar.type, scalar)
+
+
+Value = SqlValue | LiteralValue
+
+
+@dataclass(frozen=True, slots=True)
+class BoundSql:
+    """An SQL expression that can be evaluated over batches."""
+
+    columns: tuple[str, ...]
+    """The top-level columns that it reads."""
+    type: ArrowType
+    text: str
+    tree: Typed
+    column: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> Array:
+        """The value for each row; RewriteError where one does not fit the column."""
+        if isinstance(self.tree, Field) and self.tree.source == self.type:
+            return assign(read_field(batch, self.tree), self.type)
+        values = evaluate(self.tree, Rows.of(batch, fields(self.tree), self.text))
+        with _naming(self.column, RewriteError):
+            return assign(values, self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundLiteral:
+    """The same value for every row, in the type of its column."""
+
+    columns: tuple[str, ...]
+    type: ArrowType
+    scalar: Any
+
+    def evaluate(self, batch: pa.RecordBatch) -> Array:
+        """The value as often as there are rows."""
+        return pa.repeat(self.scalar, batch.num_rows)
+
+
+BoundValue = BoundSql | BoundLiteral
+
+
+class _naming:  # noqa: N801
+    """Name the column in an error about a value."""
+
+    def __init__(self, column: str, kind: type[Exception]) -> None:
+        self._prefix = f"Column {column!r}: " if column else ""
+        self._kind = kind
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _type: Any, error: BaseException | None, _trace: Any) -> None:
+        if isinstance(error, pa.ArrowException | ValueError | OverflowError):
+            raise self._kind(f"{self._prefix}{error}") from error
 
 
 def parse_value(value: Any) -> Value:
-    return Value(value)
+    """A value from what a caller gave: text is a literal, `sql(...)` an expression."""
+    if isinstance(value, SqlValue | LiteralValue):
+        return value
+    if isinstance(value, SqlExpression):
+        return SqlValue(value.text, parse_sql(value.text))
+    return LiteralValue(value)
 
 
 def derived_columns(columns: Mapping[str, Any]) -> dict[str, Value]:
+    """Expressions by the name of the column they make; here text is SQL."""
     return {
-        name: Value(sql(value) if isinstance(value, str) else value)
+        name: parse_value(sql(value) if isinstance(value, str) else value)
         for name, value in columns.items()
     }

@@ -46,7 +46,7 @@ def discover(
     listing = list_dataset(store)
     chosen = select(store, listing.data, partition_filter)
     files = read_footers(store, chosen, on_progress, ranges_of)
-    summaries = (*listing.metadata_files, *_summaries_above(store))
+    summaries = (*listing.metadata_files, *summaries_above(store))
     return Snapshot(store.root, files, summaries)
 
 
@@ -185,7 +185,7 @@ def _refuse_formats_above(store: Store) -> None:
         folder = posixpath.dirname(folder)
 
 
-def _summaries_above(store: Store) -> list[str]:
+def summaries_above(store: Store) -> list[str]:
     """`_metadata` of the dataset that this root is a partition of: it lists our files too."""
     found = []
     folder, name = posixpath.split(store.root)

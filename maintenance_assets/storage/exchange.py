@@ -48,6 +48,10 @@ class Swap:
     removed: frozenset[str]
     added: Mapping[str, str]
     """Final name to staged path."""
+    prefix: str = ""
+    """What the paths of a journal have before these names."""
+    is_tree: bool = False
+    """Whether all that is below is meant: names are then paths seen from the directory."""
 
     @property
     def new_names(self) -> frozenset[str]:
@@ -57,7 +61,11 @@ class Swap:
     @property
     def own_names(self) -> frozenset[str]:
         """Names that are ours to add or remove, and so never late arrivals."""
-        return self.new_names | self.removed | {f".{name}.crc" for name in self.removed}
+        return self.new_names | self.removed | {_sidecar(name) for name in self.removed}
+
+    def name(self, path: str) -> str:
+        """The name of a path of the journal."""
+        return path.removeprefix(self.prefix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +76,21 @@ class _Manifest:
     linked: dict[str, int]
 
 
-def plan_swap(store: Store, journal: Journal, directory: str) -> Swap:
-    """The swap of one directory of a journal; the same again after a crash."""
-    groups = journal.in_directory(directory)
-    mark = hashlib.sha256(directory.encode()).hexdigest()[:16]
+def plan_swap(store: Store, journal: Journal, unit: str) -> Swap:
+    """The swap of one unit of a journal; the same again after a crash."""
+    groups = journal.in_unit(unit)
+    mark = hashlib.sha256(unit.encode()).hexdigest()[:16]
+    prefix = f"{unit}/" if unit else ""
+    inputs = (entry.path.removeprefix(prefix) for group in groups for entry in group.inputs)
+    outputs = [output for group in groups for output in group.outputs]
     return Swap(
-        live=store.path(directory),
+        live=store.path(unit),
         other=f"{workplace(store, journal.run_id)}/swap-{mark}",
         manifest=store.path(f"{run_directory(journal.run_id)}/swap-{mark}.json"),
-        removed=frozenset(_name(entry.path) for group in groups for entry in group.inputs),
-        added={_name(o.final): store.path(o.staged) for group in groups for o in group.outputs},
+        removed=frozenset(inputs),
+        added={o.final.removeprefix(prefix): store.path(o.staged) for o in outputs},
+        prefix=prefix,
+        is_tree=journal.scope == "tree",
     )
 
 
@@ -112,10 +125,23 @@ def can_swap(swap: Swap) -> bool:
     # In a sticky directory nobody can take away what another one owns.
     if os.stat(swap.live).st_mode & stat.S_ISVTX and os.geteuid() != 0:
         return False
+    if swap.is_tree:
+        return _is_one_device(swap.live)
     # Directories cannot be hard-linked; moving them would hide their rows for a moment.
     with os.scandir(swap.live) as entries:
         folders = {entry.name for entry in entries if entry.is_dir(follow_symlinks=False)}
     return folders <= {WORK_DIRECTORY}
+
+
+def _is_one_device(folder: str) -> bool:
+    """Whether nothing below is mounted from elsewhere: it would stay behind."""
+    device = os.stat(folder).st_dev
+    walk = os.walk(folder, onerror=local_paths.raise_unless_gone)
+    below = (f"{parent}/{name}" for parent, folders, _ in walk for name in folders)
+    try:
+        return all(os.lstat(path).st_dev == device and not os.path.ismount(path) for path in below)
+    except PermissionError:  # what cannot be looked into cannot be taken along
+        return False
 
 
 def _is_inside(folder: str) -> bool:
@@ -131,17 +157,17 @@ def build(store: Store, swap: Swap, run_id: str) -> bool:
         os.makedirs(swap.other)
         if not _copy_attributes(swap.live, swap.other):
             raise PermissionError(errno.EPERM, "cannot keep the owner", swap.live)
-        linked = _link_unchanged(swap)
-        for name, staged in swap.added.items():
-            os.link(staged, f"{swap.other}/{name}")
-        linked = _link_unchanged(swap, linked)
+        folders: list[str] = []
+        linked = _link_unchanged(swap, folders)
+        _link_added(swap, folders)
+        linked = _link_unchanged(swap, folders, linked)
         manifest = {"successor": os.stat(swap.other).st_ino, "linked": linked}
         store.write_durably(swap.manifest, json.dumps(manifest).encode())
         # Only the root has this run's journal; another dataset inside has a journal of its own.
         if local_paths.is_directory(f"{swap.live}/{run_directory(run_id)}"):
             _link_work_directory(swap, run_id)
-        store.sync_directory(swap.other)
-        store.sync_directory(os.path.dirname(os.path.dirname(swap.other)))
+        for folder in (*folders, swap.other, os.path.dirname(os.path.dirname(swap.other))):
+            store.sync_directory(folder)
     except OSError as error:
         if error.errno not in _NOT_LINKABLE:
             raise
@@ -195,7 +221,7 @@ def changed_inputs(store: Store, swap: Swap, groups: tuple[GroupEntry, ...]) -> 
     """Inputs in the retired directory that are not what was read: nobody can reach them now."""
     changed = []
     for entry in (entry for group in groups for entry in group.inputs):
-        listed = store.stat(f"{swap.other}/{_name(entry.path)}")
+        listed = store.stat(f"{swap.other}/{swap.name(entry.path)}")
         if listed is None or listed.version != entry.version:
             changed.append(entry.path)
     return changed
@@ -216,11 +242,11 @@ def _reconcile(
     if not local_paths.is_directory(swap.other):
         return
     linked = _read_manifest(swap).linked
-    for entry in list(os.scandir(swap.other)):
-        if entry.name in own or entry.inode() == linked.get(entry.name):
+    for name, entry in list(_entries(swap.other, swap.is_tree)):
+        if name in own or entry.inode() == linked.get(name):
             continue
-        known = replaceable.get(entry.name, linked.get(entry.name))
-        _carry(entry.path, f"{swap.live}/{entry.name}", known)
+        known = replaceable.get(name, linked.get(name))
+        _carry(entry.path, f"{swap.live}/{name}", known)
     for name, inode in linked.items() if deletions else ():
         target = f"{swap.live}/{name}"
         gone = not local_paths.exists(f"{swap.other}/{name}")
@@ -254,8 +280,10 @@ def discard(store: Store, swap: Swap) -> None:
     store.remove_if_empty(os.path.dirname(swap.other))
 
 
-def _name(path: str) -> str:
-    return path.rpartition("/")[2]
+def _sidecar(name: str) -> str:
+    """The checksum file that Hadoop keeps beside a local file."""
+    folder, slash, last = name.rpartition("/")
+    return f"{folder}{slash}.{last}.crc"
 
 
 def _inodes(folder: str, names: Iterable[str]) -> dict[str, int]:
@@ -269,17 +297,52 @@ def _copy_attributes(source: str, target: str) -> bool:
     return kept
 
 
-def _link_unchanged(swap: Swap, linked: Mapping[str, int] | None = None) -> dict[str, int]:
+def _link_unchanged(
+    swap: Swap, made: list[str], linked: Mapping[str, int] | None = None
+) -> dict[str, int]:
     result = dict(linked or {})
     own = swap.own_names
-    for entry in _files(swap.live):
-        if entry.name in own or entry.name in result:
+    for name, entry in _entries(swap.live, swap.is_tree):
+        if name in own or name in result or entry.is_dir(follow_symlinks=False):
             continue
         # The inode of the link, not of the listing: the file may just have been replaced.
         with contextlib.suppress(FileNotFoundError):
-            os.link(entry.path, f"{swap.other}/{entry.name}", follow_symlinks=False)
-            result[entry.name] = os.lstat(f"{swap.other}/{entry.name}").st_ino
+            _make_folder(swap, os.path.dirname(name), made)
+            os.link(entry.path, f"{swap.other}/{name}", follow_symlinks=False)
+            result[name] = os.lstat(f"{swap.other}/{name}").st_ino
     return result
+
+
+def _link_added(swap: Swap, made: list[str]) -> None:
+    for folder in dict.fromkeys(os.path.dirname(name) for name in swap.added):
+        _make_folder(swap, folder, made)
+    for name, staged in swap.added.items():
+        os.link(staged, f"{swap.other}/{name}")
+
+
+def _make_folder(swap: Swap, folder: str, made: list[str]) -> None:
+    """A directory of the successor, with the rights that it has now, or else those of the root."""
+    if not folder or local_paths.is_directory(f"{swap.other}/{folder}"):
+        return
+    _make_folder(swap, os.path.dirname(folder), made)
+    path, live = f"{swap.other}/{folder}", f"{swap.live}/{folder}"
+    os.mkdir(path)
+    _copy_attributes(live if local_paths.is_directory(live) else swap.live, path)
+    made.append(path)
+
+
+def _entries(folder: str, deep: bool, below: str = "") -> Iterator[tuple[str, "os.DirEntry[str]"]]:
+    """What is in a directory; with `deep`, all files below it instead, by their paths from it."""
+    with os.scandir(folder) as found:
+        entries = list(found)
+    for entry in entries:
+        name = f"{below}{entry.name}"
+        if not deep or not entry.is_dir(follow_symlinks=False):
+            yield name, entry
+        elif name != WORK_DIRECTORY:
+            # A directory may be dropped while it is looked through.
+            with contextlib.suppress(FileNotFoundError):
+                yield from _entries(entry.path, deep, f"{name}/")
 
 
 def _files(folder: str) -> Iterator["os.DirEntry[str]"]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Literal
 
 from maintenance_assets.errors import RecoveryError
@@ -11,6 +12,8 @@ from maintenance_assets.storage.lease import WORK_DIRECTORY
 FORMAT = 1
 JOURNAL_NAME = "journal.json"
 State = Literal["prepared", "published"]
+Scope = Literal["directory", "all", "tree"]
+"""What stands or falls together: each directory, all of them, or the root as one tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class GroupEntry:
     outputs: tuple[OutputEntry, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Journal:
     """Everything recovery needs, whatever moment the power went."""
 
@@ -48,15 +51,41 @@ class Journal:
     groups: tuple[GroupEntry, ...]
     discarded: tuple[str, ...] = ()
     """Published outputs of groups given up because an input changed at the last moment."""
+    scope: Scope = "directory"
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all groups stand or fall together."""
+        return self.scope != "directory"
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """What can become visible at once: directories, or the root with all that is below."""
+        return ("",) if self.scope == "tree" and self.groups else self.directories
+
+    def unit_of(self, group: GroupEntry) -> str:
+        """The unit that a group belongs to."""
+        return "" if self.scope == "tree" else group.directory
+
+    def in_unit(self, unit: str) -> tuple[GroupEntry, ...]:
+        """The groups of one unit."""
+        return self.groups if self.scope == "tree" else self.in_directory(unit)
+
+    @cached_property
+    def _by_directory(self) -> dict[str, tuple[GroupEntry, ...]]:
+        found: dict[str, list[GroupEntry]] = {}
+        for group in self.groups:
+            found.setdefault(group.directory, []).append(group)
+        return {directory: tuple(groups) for directory, groups in found.items()}
 
     @property
     def directories(self) -> tuple[str, ...]:
         """The directories in which files change, in order."""
-        return tuple(dict.fromkeys(group.directory for group in self.groups))
+        return tuple(self._by_directory)
 
     def in_directory(self, directory: str) -> tuple[GroupEntry, ...]:
         """The groups of one directory."""
-        return tuple(group for group in self.groups if group.directory == directory)
+        return self._by_directory.get(directory, ())
 
 
 def run_directory(run_id: str) -> str:

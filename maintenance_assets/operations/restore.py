@@ -1,0 +1,192 @@
+"""Restoring: exactly the files that an operation replaced come back."""
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from maintenance_assets.errors import BackupError, LeaseLostError
+from maintenance_assets.operations.naming import uuid7
+from maintenance_assets.storage.backups import (
+    Backup,
+    BackupFile,
+    backup_ids,
+    copy_file,
+    open_backups,
+    read_backup,
+)
+from maintenance_assets.storage.discovery import list_dataset, summaries_above
+from maintenance_assets.storage.filesystems import Listed, Store, open_store
+from maintenance_assets.storage.footers import read_footers
+from maintenance_assets.storage.journal import InputEntry, OutputEntry, run_directory
+from maintenance_assets.storage.lease import Lease
+from maintenance_assets.storage.publish import PublishMode, groups_by_directory, publish
+from maintenance_assets.storage.recovery import recover_run, recover_runs
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreResult:
+    """What came back, and what went for it."""
+
+    backup_id: str
+    operation: str
+    """The operation that was taken back."""
+    files_restored: int
+    files_removed: int
+    rows_restored: int
+    rows_removed: int
+    dry_run: bool
+    publish: PublishMode = "none"
+    seconds: float = 0.0
+    recovered: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures."""
+        left_out = ("publish", "seconds", "recovered")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
+
+
+def restore(
+    path: str | os.PathLike[str],
+    backup_id: str,
+    *,
+    backup_path: str | os.PathLike[str],
+    dry_run: bool = False,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> RestoreResult:
+    """Take back an operation: its inputs return, byte for byte, and its outputs go.
+
+    Files that others added since stay. BackupError, and nothing changed, where the files that the
+    operation wrote have been rewritten since: take back what rewrote them first.
+    """
+    started = time.monotonic()
+    store = open_store(path, filesystem, storage_options)
+    backups = open_backups(backup_path, store, filesystem, storage_options)
+    backup = read_backup(backups, backup_id)
+    if not store.exists(store.root):
+        raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+    work = _Restore(store, backups, backup)
+    result = work.preview() if dry_run else work.execute()
+    return replace(result, seconds=time.monotonic() - started)
+
+
+@dataclass(frozen=True, slots=True)
+class _Restore:
+    store: Store
+    backups: Store
+    backup: Backup
+
+    def preview(self) -> RestoreResult:
+        """What would happen; nothing is touched."""
+        return self._result(self._leaving(), dry_run=True)
+
+    def execute(self) -> RestoreResult:
+        """Bring the old files back in one step."""
+        run_id = uuid7()
+        with Lease(self.store, run_id, "restore") as lease:
+            recovered = recover_runs(self.store, lease)
+            leaving = self._leaving()
+            result = self._result(leaving, dry_run=False)
+            try:
+                mode = self._publish(lease, run_id, leaving)
+            except LeaseLostError:
+                raise  # another process may be recovering this run by now: touch nothing
+            except BaseException:
+                recover_run(self.store, lease, run_id)
+                raise
+        return replace(result, publish=mode, recovered=recovered)
+
+    def _publish(self, lease: Lease, run_id: str, leaving: list[Listed]) -> PublishMode:
+        inputs = [InputEntry(self.store.relative(file.path), file.version) for file in leaving]
+        groups = groups_by_directory(inputs, self._stage(run_id))
+        summaries = (*list_dataset(self.store).metadata_files, *summaries_above(self.store))
+        published = publish(self.store, lease, run_id, "restore", groups, summaries, atomic=True)
+        for _, why in (*published.conflicts, *published.denied):
+            raise BackupError(f"Backup '{self.backup.backup_id}' was not restored: {why}")
+        return published.mode
+
+    def _stage(self, run_id: str) -> list[OutputEntry]:
+        """Copies, never links: what is in a backup must not change with the dataset."""
+        staged = []
+        for number, file in enumerate(self.backup.inputs):
+            path = f"{run_directory(run_id)}/{number}.staged"
+            source = self.backups.path(self.backup.data_path(file))
+            copy_file(self.backups, source, self.store, self.store.path(path))
+            copied = self.store.stat(self.store.path(path))
+            if copied is None or copied.size_bytes != file.size_bytes:
+                raise BackupError(f"'{source}' is not what was put into the backup")
+            staged.append(OutputEntry(path, file.path))
+        return staged
+
+    def _leaving(self) -> list[Listed]:
+        """The files that the operation wrote, all still there, and room for those that it took."""
+        found = [self._stat(file) for file in self.backup.outputs]
+        lost = [file for file, listed in zip(self.backup.outputs, found, strict=True) if not listed]
+        if lost:
+            raise self._moved_on(lost)
+        for file in self.backup.inputs:
+            if self.store.exists(self.store.path(file.path)):
+                raise BackupError(self._in_the_way(file))
+        return [listed for listed in found if listed is not None]
+
+    def _stat(self, file: BackupFile) -> Listed | None:
+        listed = self.store.stat(self.store.path(file.path))
+        return listed if listed and listed.size_bytes == file.size_bytes else None
+
+    def _in_the_way(self, file: BackupFile) -> str:
+        if not self.backup.outputs or self._is_untouched():
+            return (
+                f"Backup '{self.backup.backup_id}' has nothing to bring back: '{file.path}' is "
+                f"still in '{self.store.shown}'"
+            )
+        return (
+            f"Backup '{self.backup.backup_id}' cannot be restored: '{file.path}' was written anew "
+            f"in '{self.store.shown}'. Move that file away first"
+        )
+
+    def _is_untouched(self) -> bool:
+        return all(self._stat(file) for file in self.backup.inputs)
+
+    def _moved_on(self, lost: list[BackupFile]) -> BackupError:
+        if self._is_untouched():
+            return BackupError(
+                f"Backup '{self.backup.backup_id}' has nothing to bring back: the files it keeps "
+                f"are all in '{self.store.shown}'"
+            )
+        later = self._which_took(lost[0])
+        remedy = (
+            f"Restore backup '{later}' first, which took that file"
+            if later
+            else f"The old files can be copied by hand from '{self.backups.shown}'"
+        )
+        return BackupError(
+            f"Backup '{self.backup.backup_id}' cannot be restored: '{lost[0].path}', which the "
+            f"{self.backup.operation} wrote, is not in '{self.store.shown}' any more. {remedy}"
+        )
+
+    def _which_took(self, file: BackupFile) -> str | None:
+        for backup_id in backup_ids(self.backups):
+            if file in read_backup(self.backups, backup_id).inputs:
+                return backup_id
+        return None
+
+    def _result(self, leaving: list[Listed], *, dry_run: bool) -> RestoreResult:
+        """Reading the footers also shows that the backup can be read."""
+        paths = [self.backups.path(self.backup.data_path(file)) for file in self.backup.inputs]
+        kept = [self.backups.stat(path) for path in paths]
+        missing = [path for path, listed in zip(paths, kept, strict=True) if listed is None]
+        if missing:
+            raise BackupError(f"'{missing[0]}' is gone from the backup. Nothing was changed")
+        restored = read_footers(self.backups, [listed for listed in kept if listed is not None])
+        removed = read_footers(self.store, leaving)
+        return RestoreResult(
+            backup_id=self.backup.backup_id,
+            operation=self.backup.operation,
+            files_restored=len(restored),
+            files_removed=len(removed),
+            rows_restored=sum(file.num_rows for file in restored),
+            rows_removed=sum(file.num_rows for file in removed),
+            dry_run=dry_run,
+        )

@@ -1,0 +1,291 @@
+"""A hash of the content of rows: of their values alone, whatever their order and encoding.
+
+The hash of a row depends on names and values of its columns, not on their order; a dictionary
+counts as the values it stands for. The hash of many rows is the sum of theirs: it can be taken in
+parts, whatever the order of the rows.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Hashes = Any
+"""numpy: unsigned 64-bit integers."""
+_MASK = (1 << 64) - 1
+_BLOCK_ROWS = 32 * 1024
+"""Rows at a time: what is computed in between stays in the cache of a core."""
+_LONG_TEXT = 256
+"""Longer values are hashed one by one."""
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_NULL = np.uint64(0xD6E8FEB86659FD93)
+_HALF = np.uint64(32)
+_STEP = 0x5851F42D4C957F2D
+_BACK = pow(_STEP, -1, 1 << 64)
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """How many rows there are, and the sum of their hashes."""
+
+    rows: int = 0
+    total: int = 0
+
+    def plus(self, other: "Digest") -> "Digest":
+        """Of both together."""
+        return Digest(self.rows + other.rows, (self.total + other.total) & _MASK)
+
+    @classmethod
+    def of(cls, hashes: Hashes) -> "Digest":
+        """Of rows with these hashes."""
+        return cls(len(hashes), int(hashes.sum(dtype=np.uint64)))
+
+    @classmethod
+    def sum(cls, digests: Iterable["Digest"]) -> "Digest":
+        """Of all together."""
+        total = cls()
+        for digest in digests:
+            total = total.plus(digest)
+        return total
+
+
+def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
+    """The hash of each row, over some columns or all."""
+    names = batch.schema.names if columns is None else columns
+    found = np.zeros(batch.num_rows, np.uint64)
+    for name in names:
+        factor, array = _factor(name), batch.column(name)
+        for start in range(0, len(array), _BLOCK_ROWS):
+            part = array.slice(start, _BLOCK_ROWS)
+            _combine(found[start : start + len(part)], value_hashes(part), factor)
+    for start in range(0, len(found), _BLOCK_ROWS):
+        _finish(found[start : start + _BLOCK_ROWS])
+    return found
+
+
+def value_hashes(array: Any) -> Hashes:
+    """A number for each value: the same for equal ones, bit for bit, and one for all nulls."""
+    type_ = array.type
+    if isinstance(type_, pa.BaseExtensionType):
+        return value_hashes(array.storage)
+    if pa.types.is_null(type_) or array.null_count == len(array):
+        return np.full(len(array), _NULL)
+    found = _hasher(type_)(array)
+    if array.null_count:
+        found = np.where(pc.is_null(array).to_numpy(zero_copy_only=False), _NULL, found)
+    return found
+
+
+def _factor(name: str) -> Any:
+    digest = blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "little") | 1)
+
+
+def _combine(into: Hashes, values: Hashes, factor: Any) -> None:
+    """Add values times a factor; their upper halves first, which alone a float often has."""
+    folded = values >> _HALF
+    folded ^= values
+    folded *= factor
+    into += folded
+
+
+def _finish(hashes: Hashes) -> None:
+    """Spread every bit over all others, in place."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)):
+        hashes ^= hashes >> np.uint64(shift)
+        hashes *= np.uint64(factor)
+
+
+# -- by type -----------------------------------------------------------------------------------
+
+
+def _hasher(type_: Any) -> Callable[[Any], Hashes]:
+    for belongs, hasher in _HASHERS:
+        if belongs(type_):
+            return hasher
+    if type_.num_buffers == 2 and type_.num_fields == 0:
+        return _fixed
+    raise TypeError(f"values of type {type_} cannot be hashed")
+
+
+def _fixed(array: Any) -> Hashes:
+    """Values of a fixed number of bytes, as they are."""
+    width = array.type.bit_width // 8
+    if width not in (1, 2, 4) and width % 8:
+        return _of_bytes(array.buffers()[1], _even_offsets(array, width))
+    words = width // 8 if width % 8 == 0 else 1
+    unit = np.dtype(f"u{width // words}")
+    begin, count = array.offset * words, len(array) * words
+    values = np.frombuffer(array.buffers()[1], unit, count, begin * unit.itemsize)
+    if words == 1:
+        return values.astype(np.uint64, copy=False)
+    found = np.zeros(len(array), np.uint64)
+    for number in range(words):
+        _combine(found, values[number::words], _factor(f"word {number}"))
+        _finish(found)
+    return found
+
+
+def _even_offsets(array: Any, width: int) -> Any:
+    return np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * width
+
+
+def _bool(array: Any) -> Hashes:
+    return pc.cast(array, pa.uint8()).fill_null(0).to_numpy().astype(np.uint64)
+
+
+def _dictionary(array: Any) -> Hashes:
+    values = value_hashes(array.dictionary)
+    indices = array.indices
+    if indices.null_count:
+        indices = indices.fill_null(0)
+        values = values if len(values) else np.zeros(1, np.uint64)
+    return values[indices.to_numpy()]
+
+
+def _text(array: Any) -> Hashes:
+    return _of_bytes(array.buffers()[2], _offsets(array))
+
+
+def _view(array: Any) -> Hashes:
+    is_text = pa.types.is_string_view(array.type)
+    return _text(array.cast(pa.large_string() if is_text else pa.large_binary()))
+
+
+def _offsets(array: Any) -> Any:
+    """Where each value begins, and where the last one ends."""
+    large = array.type in (pa.large_string(), pa.large_binary()) or pa.types.is_large_list(
+        array.type
+    )
+    unit = np.dtype(np.int64 if large else np.int32)
+    if len(array) == 0:
+        return np.zeros(1, np.int64)
+    start = array.offset * unit.itemsize
+    return np.frombuffer(array.buffers()[1], unit, len(array) + 1, start).astype(np.int64)
+
+
+def _of_bytes(data: Any, offsets: Any) -> Hashes:
+    """Values of any number of bytes, eight at a time."""
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
+    first = int(offsets[0]) & ~7
+    words = np.zeros((int(offsets[-1]) - first) // 8 + 2, np.uint64)
+    words.view(np.uint8)[: int(offsets[-1]) - first] = content[first : int(offsets[-1])]
+    starts = starts - first
+    found = lengths.astype(np.uint64) * _MIX
+    _add_word(found, words, starts, lengths)
+    longest = int(lengths.max(initial=0))
+    for done in range(8, min(longest, _LONG_TEXT), 8):
+        more = np.flatnonzero(lengths > done)
+        if len(more) == len(found):
+            _add_word(found, words, starts + done, lengths - done)
+        else:
+            part = found[more]
+            _add_word(part, words, starts[more] + done, lengths[more] - done)
+            found[more] = part
+    if longest > _LONG_TEXT:
+        _add_long(found, words.view(np.uint8), starts, lengths)
+    return found
+
+
+def _add_word(found: Hashes, words: Hashes, starts: Any, left: Any) -> None:
+    """Mix in up to eight bytes of each value, from wherever they begin."""
+    index = starts >> 3
+    shift = ((starts & 7) << 3).astype(np.uint64)
+    word = words[index] >> shift
+    # In two steps, for a shift by 64 would do nothing.
+    word |= words[index + 1] << np.uint64(1) << (np.uint64(63) - shift)
+    unused = np.clip(8 - left, 0, 8)
+    if unused.any():
+        bits = (unused << 3).astype(np.uint64)
+        half = bits >> np.uint64(1)
+        word <<= half
+        word <<= bits - half
+        word >>= half
+        word >>= bits - half
+    found ^= word
+    found *= _MIX
+    found ^= found >> _HALF
+
+
+def _add_long(found: Hashes, content: Any, starts: Any, lengths: Any) -> None:
+    for row in np.flatnonzero(lengths > _LONG_TEXT).tolist():
+        value = content[starts[row] : starts[row] + lengths[row]].tobytes()
+        found[row] = int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
+
+
+def _struct(array: Any) -> Hashes:
+    found = np.zeros(len(array), np.uint64)
+    for index in range(array.type.num_fields):
+        name = f"{index} {array.type.field(index).name}"
+        _combine(found, value_hashes(array.field(index)), _factor(name))
+    _finish(found)
+    return found
+
+
+def _list(array: Any) -> Hashes:
+    offsets = _offsets(array)
+    values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+    return _of_items(value_hashes(values), offsets - offsets[0])
+
+
+def _fixed_list(array: Any) -> Hashes:
+    size = array.type.list_size
+    values = array.values.slice(array.offset * size, len(array) * size)
+    return _of_items(value_hashes(values), np.arange(len(array) + 1, dtype=np.int64) * size)
+
+
+def _list_view(array: Any) -> Hashes:
+    return _list(array.cast(pa.large_list(array.type.value_field)))
+
+
+def _map(array: Any) -> Hashes:
+    offsets = _offsets(array)
+    begin, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    pairs = np.zeros(count, np.uint64)
+    _combine(pairs, value_hashes(array.keys.slice(begin, count)), _factor("key"))
+    _combine(pairs, value_hashes(array.items.slice(begin, count)), _factor("item"))
+    return _of_items(pairs, offsets - begin)
+
+
+def _of_items(items: Hashes, offsets: Any) -> Hashes:
+    """Lists by what is in them and where: by differences of sums, not list by list."""
+    items = items.copy()
+    _finish(items)
+    powers = _powers(_STEP, len(items))
+    sums = np.zeros(len(items) + 1, np.uint64)
+    np.cumsum(items * powers, dtype=np.uint64, out=sums[1:])
+    starts = offsets[:-1]
+    found = (sums[offsets[1:]] - sums[starts]) * _powers(_BACK, len(items) + 1)[starts]
+    found += np.diff(offsets).astype(np.uint64) * _MIX
+    _finish(found)
+    return found
+
+
+def _powers(base: int, count: int) -> Hashes:
+    """1, base, base squared and so on; what does not fit is cut off."""
+    factors = np.full(count, np.uint64(base))
+    factors[:1] = 1
+    return np.multiply.accumulate(factors, dtype=np.uint64)
+
+
+_HASHERS: tuple[tuple[Callable[[Any], bool], Callable[[Any], Hashes]], ...] = (
+    (pa.types.is_dictionary, _dictionary),
+    (pa.types.is_boolean, _bool),
+    (pa.types.is_string, _text),
+    (pa.types.is_binary, _text),
+    (pa.types.is_large_string, _text),
+    (pa.types.is_large_binary, _text),
+    (pa.types.is_string_view, _view),
+    (pa.types.is_binary_view, _view),
+    (pa.types.is_struct, _struct),
+    (pa.types.is_map, _map),
+    (pa.types.is_fixed_size_list, _fixed_list),
+    (pa.types.is_list, _list),
+    (pa.types.is_large_list, _list),
+    (lambda type_: type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW), _list_view),
+)

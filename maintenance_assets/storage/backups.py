@@ -1,0 +1,184 @@
+"""Backups: a folder per operation, with the files it replaced and a list of those that came."""
+
+import errno
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from maintenance_assets.errors import BackupError
+from maintenance_assets.storage.filesystems import Store, open_store
+from maintenance_assets.storage.journal import InputEntry, OutputEntry
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupFile:
+    """A file by its path from the root of the dataset."""
+
+    path: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Backup:
+    """What an operation replaced, and what it wrote instead."""
+
+    backup_id: str
+    operation: str
+    dataset: str
+    created_at: float
+    inputs: tuple[BackupFile, ...]
+    outputs: tuple[BackupFile, ...]
+
+    def data_path(self, file: BackupFile) -> str:
+        """Where a backup keeps a file, seen from the folder of all backups."""
+        return f"{self.backup_id}/data/{file.path}"
+
+
+def open_backups(
+    path: Any,
+    dataset: Store,
+    filesystem: Any = None,
+    storage_options: Mapping[str, Any] | None = None,
+) -> Store:
+    """The folder of backups: on the dataset's own store, or on one that needs no options."""
+    shares = "://" not in str(path) or _protocol(str(path)) in _protocols(dataset)
+    local = "://" not in str(path) and filesystem is None
+    if shares and not local:
+        store = open_store(path, filesystem, storage_options)
+    else:
+        store = open_store(path)
+    _refuse_nesting(store, dataset)
+    return store
+
+
+def write_backup(
+    backup: Store,
+    store: Store,
+    backup_id: str,
+    operation: str,
+    inputs: Sequence[InputEntry],
+    outputs: Sequence[OutputEntry],
+) -> Backup:
+    """Keep the inputs of an operation that is about to be published; complete on return."""
+    folder = _folder(backup, backup_id)
+    kept = tuple(_keep(backup, store, folder, entry.path) for entry in inputs)
+    coming = tuple(
+        BackupFile(output.final, _size(store, store.path(output.staged))) for output in outputs
+    )
+    made = Backup(backup_id, operation, store.shown, time.time(), kept, coming)
+    content = json.dumps({"format": FORMAT, **asdict(made)}, indent=1)
+    # Written last: a folder with a manifest is complete.
+    backup.write_durably(f"{folder}/{MANIFEST}", content.encode())
+    backup.sync_directory(backup.root)
+    return made
+
+
+def discard_backup(backup: Store, backup_id: str) -> None:
+    """Drop the backup of an operation that did not happen."""
+    folder = _folder(backup, backup_id)
+    backup.delete(f"{folder}/{MANIFEST}")
+    backup.delete_tree(folder)
+
+
+def read_backup(backup: Store, backup_id: str) -> Backup:
+    """What a backup holds; FileNotFoundError when there is none of that name."""
+    path = f"{_folder(backup, backup_id)}/{MANIFEST}"
+    try:
+        fields = json.loads(backup.read_bytes(path))
+        if fields.pop("format") != FORMAT:
+            raise ValueError("it was written by another version of this package")
+        inputs = tuple(BackupFile(**file) for file in fields.pop("inputs"))
+        outputs = tuple(BackupFile(**file) for file in fields.pop("outputs"))
+        return Backup(inputs=inputs, outputs=outputs, **fields)
+    except FileNotFoundError:
+        known = ", ".join(backup_ids(backup)[-5:]) or "(none)"
+        raise FileNotFoundError(
+            f"No backup '{backup_id}' in '{backup.shown}'. The newest ones: {known}"
+        ) from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise BackupError(f"The manifest '{path}' cannot be read: {error}") from error
+
+
+def backup_ids(backup: Store) -> tuple[str, ...]:
+    """Complete backups, in the order of their names."""
+    names = sorted(name for name in backup.children(backup.root) if _ID.fullmatch(name))
+    return tuple(name for name in names if backup.exists(backup.path(f"{name}/{MANIFEST}")))
+
+
+def copy_file(source: Store, path: str, target: Store, copy: str, *, link: bool = False) -> None:
+    """A durable copy; with `link`, a second name of the same file where that is possible."""
+    target.make_directory(copy.rpartition("/")[0])
+    if source.is_local and target.is_local:
+        if not (link and _linked(path, copy)):
+            shutil.copy2(path, copy)
+            target.make_durable(copy)
+        target.sync_directory(copy.rpartition("/")[0])
+    elif source.fs == target.fs:
+        source.fs.cp_file(path, copy)
+        target.forget(copy)
+    else:
+        with source.fs.open(path, "rb") as reader, target.open_output(copy) as writer:
+            shutil.copyfileobj(reader, writer, 8 * 1024 * 1024)
+
+
+def _keep(backup: Store, store: Store, folder: str, path: str) -> BackupFile:
+    copy = f"{folder}/data/{path}"
+    # The input is about to lose its name in the dataset, so nobody can write into the link.
+    copy_file(store, store.path(path), backup, copy, link=True)
+    return BackupFile(path, _size(backup, copy))
+
+
+def _linked(path: str, copy: str) -> bool:
+    try:
+        os.link(path, copy)
+    except FileExistsError:
+        os.unlink(copy)
+        return _linked(path, copy)
+    except OSError as error:
+        if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EACCES, errno.ENOTSUP):
+            return False
+        raise
+    return True
+
+
+def _size(store: Store, path: str) -> int:
+    listed = store.stat(path)
+    if listed is None:
+        raise FileNotFoundError(f"'{path}' is gone")
+    return listed.size_bytes
+
+
+def _folder(backup: Store, backup_id: str) -> str:
+    if not isinstance(backup_id, str) or not _ID.fullmatch(backup_id):
+        raise ValueError(f"backup_id must be the name of a backup, got {backup_id!r}")
+    return backup.path(backup_id)
+
+
+def _refuse_nesting(backup: Store, dataset: Store) -> None:
+    """Copies inside the dataset would be read as its data."""
+    if type(backup.fs) is not type(dataset.fs):
+        return
+    for inner, outer in ((backup, dataset), (dataset, backup)):
+        if f"{inner.root}/".startswith(f"{outer.root}/"):
+            raise ValueError(
+                f"Backups of '{dataset.shown}' cannot be kept in '{backup.shown}': one lies in "
+                "the other. Give a directory beside the dataset."
+            )
+
+
+def _protocol(path: str) -> str:
+    return path.partition("://")[0]
+
+
+def _protocols(store: Store) -> tuple[str, ...]:
+    protocol = store.fs.protocol
+    return (protocol,) if isinstance(protocol, str) else tuple(protocol)
