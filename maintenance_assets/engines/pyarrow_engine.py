@@ -31,14 +31,15 @@ from maintenance_assets.engines.repartition_task import (
 )
 from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.stitch_footer import StitchObstacleError
-from maintenance_assets.engines.stitch_kernel import stitch_group
+from maintenance_assets.engines.stitch_kernel import encode_group, stitch_group
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.changes import Finder
-from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
+from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
 from maintenance_assets.planning.dictionaries import has_nested_dictionary
+from maintenance_assets.planning.row_groups import group_obstacle
 
 logger = logging.getLogger(__name__)
 
@@ -135,10 +136,19 @@ def _write_group(
         moved = change_group(task, access, memory_bytes)
     elif group.clustering is not None:
         cluster_group(task, access, memory_bytes, workers)
+    elif workers > 1 and _has_several_row_groups(group):
+        encode_group(task, access, memory_bytes, workers)
     else:
         _merge_group(task, access, memory_bytes)
     check_dictionaries(group, (*task.staged, *(file.path for file in moved)), access)
     return moved
+
+
+def _has_several_row_groups(group: RewriteGroup) -> bool:
+    """Whether there is enough for several workers, and no category that has to be watched."""
+    if group_obstacle(group.files, group.schema) is not None:
+        return False
+    return group.decoded_bytes > ROW_GROUP_BYTES or group.total_rows > ROW_GROUP_ROWS
 
 
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:

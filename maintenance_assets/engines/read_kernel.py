@@ -121,6 +121,8 @@ def _batch_rows(
 ) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
+    if _surely_fits(file, batch_bytes):
+        return reading.most_rows
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
     if first and file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
         groups = list(first)
@@ -128,6 +130,12 @@ def _batch_rows(
         if probe is not None and probe.num_rows:
             row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
+
+
+def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
+    """Whether even the whole content of the file, repeated in each row, would fit the budget."""
+    flat = not any(pa.types.is_nested(field.type) for field in file.schema.arrow)
+    return flat and file.num_rows * file.decoded_bytes <= batch_bytes
 
 
 def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:

@@ -15,7 +15,14 @@ from maintenance_assets.engines.stitch_writer import StitchedFile, copy_ranges
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.planning.file_metadata import with_row_count
-from maintenance_assets.planning.stitching import Copied, Encoded, Recipe, Span, recipe
+from maintenance_assets.planning.stitching import (
+    Copied,
+    Encoded,
+    Recipe,
+    Span,
+    all_encoded,
+    recipe,
+)
 
 _FILES_AHEAD = 4
 _READERS = 8
@@ -26,7 +33,19 @@ def stitch_group(
     task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
 ) -> None:
     """Write the outputs of a group; StitchObstacleError when bytes cannot be copied after all."""
-    found = recipe(task.group)
+    _write(task, recipe(task.group), access, memory_bytes, workers)
+
+
+def encode_group(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
+) -> None:
+    """The same without copying: row groups are encoded by several workers and put together."""
+    _write(task, all_encoded(task.group), access, memory_bytes, workers)
+
+
+def _write(
+    task: RewriteTask, found: Recipe, access: FileAccess, memory_bytes: int, workers: int
+) -> None:
     threads = workers if access.is_local else max(workers, _READERS)
     with (
         ThreadPoolExecutor(workers, thread_name_prefix="encode") as encoders,
@@ -73,9 +92,9 @@ class _Files:
         self._stack = ExitStack()
         self._current: _Opened | None = None
 
-    def first(self) -> _Opened:
+    def first(self) -> _Opened | None:
         """The first file of all, whose schema is that of the outputs."""
-        return self.get(next(iter(self._spans)))
+        return self.get(next(iter(self._spans))) if self._spans else None
 
     def get(self, number: int) -> _Opened:
         """A file of the group; the one before it is closed."""
@@ -144,9 +163,10 @@ class _Stitching:
     def write(self) -> None:
         """Write one output after the other."""
         group = self._task.group
-        base = self._files.first().footer
+        own, first = empty_footer(group.schema, group), self._files.first()
+        base = own if first is None else first.footer
         if self._recipe.runs:
-            require_can_hold_encoded(base, empty_footer(group.schema, group))
+            require_can_hold_encoded(base, own)
         for path, rows, parts in zip(
             self._task.staged, group.output_rows, self._recipe.outputs, strict=True
         ):

@@ -135,6 +135,8 @@ class RewriteRun:
     mode_reasons: dict[str, None] = field(default_factory=dict)
     after: Snapshot | None = None
     """The files in scope once the work is done."""
+    seen: Mapping[str, DataFile] = field(default_factory=dict)
+    """Files whose footers were read: one that has not changed since is not read again."""
     before_publish: Callable[[str, Sequence[GroupEntry]], None] | None = None
     """Told of a run and of everything that it is about to publish."""
 
@@ -208,7 +210,9 @@ class RewriteRun:
         return snapshot, self.planner.plan(snapshot, self.store, self._report)
 
     def _discover(self, report: ProgressCallback | None) -> Snapshot:
-        return discover(self.store, self.filter, report, self.planner.ranges_of)
+        found = discover(self.store, self.filter, report, self.planner.ranges_of, self.seen)
+        self.seen = found.by_path()
+        return found
 
     def _pass(self, plan: CompactionPlan) -> bool:
         """Execute and publish one plan; whether anything became visible."""
@@ -322,9 +326,11 @@ class RewriteRun:
             for file in group.files:
                 self.outputs.pop(file.path, None)
             finals = [self.store.path(output.final) for output in entry.outputs]
-            self.outputs.update(zip(finals, files, strict=True))
+            placed = [replace(f, path=path) for f, path in zip(files, finals, strict=True)]
+            self.outputs.update((file.path, file) for file in placed)
             self.codecs |= {codec for file in files for codec in file.codecs}
             self._note([group])
+        self.seen = {**self.seen, **self.outputs}
         self.conflicts += [
             GroupFailure(tuple(self.store.path(i.path) for i in entry.inputs), why)
             for entry, why in published.conflicts

@@ -96,6 +96,12 @@ def recipe(group: RewriteGroup) -> Recipe:
     return _recipe(units, group.output_rows)
 
 
+def all_encoded(group: RewriteGroup) -> Recipe:
+    """Everything is decoded, whatever could be copied."""
+    spans = tuple(Span(at, 0, file.row_group_count) for at, file in enumerate(group.files))
+    return Recipe(tuple((Encoded(0, rows),) for rows in group.output_rows), (spans,))
+
+
 def _recipe(units: Sequence[Unit], output_rows: tuple[int, ...]) -> Recipe:
     cook = _Cook(len(output_rows))
     room = list(output_rows)

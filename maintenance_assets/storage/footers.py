@@ -3,7 +3,7 @@
 import hashlib
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -37,9 +37,10 @@ def read_footers(
     listed: Sequence[Listed],
     on_progress: ProgressCallback | None = None,
     ranges_of: Sequence[str] = (),
+    known: Mapping[str, DataFile] | None = None,
 ) -> tuple[DataFile, ...]:
-    """Read all footers; every unreadable file is named in one error."""
-    schemas = _Schemas(ranges_of)
+    """Read all footers but the known ones; every unreadable file is named in one error."""
+    schemas = _Schemas(ranges_of, known)
     files: list[DataFile] = []
     problems: list[tuple[str, str]] = []
     with ThreadPoolExecutor(_LOCAL_READERS if store.is_local else _REMOTE_READERS) as pool:
@@ -84,6 +85,12 @@ def _chunks(items: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
 def _try_footer(
     store: Store, listed: Listed, schemas: "_Schemas"
 ) -> DataFile | tuple[str, str] | None:
+    found = schemas.known.get(listed.path)
+    if found is not None and (found.version, found.size_bytes) == (
+        listed.version,
+        listed.size_bytes,
+    ):
+        return found
     try:
         parquet, footer_bytes = _open_footer(store, listed)
         file = _data_file(listed, parquet, footer_bytes, schemas.of(parquet))
@@ -214,8 +221,11 @@ def _sorting(metadata: Any) -> tuple[SortedColumn, ...]:
 class _Schemas:
     """Schemas seen so far: thousands of files share a handful of them."""
 
-    def __init__(self, ranges_of: Sequence[str] = ()) -> None:
+    def __init__(
+        self, ranges_of: Sequence[str] = (), known: Mapping[str, DataFile] | None = None
+    ) -> None:
         self.ranges_of = ranges_of
+        self.known = known or {}
         self._known: dict[str, FileSchema] = {}
         self._last: tuple[Any, Any, FileSchema] | None = None
 
