@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maintenance_tests.datasets import Lake, parquet_bytes
+from maintenance_tests.engines.test_stitch import OBSTACLES, with_footer
 from maintenance_tests.stitching import (
     assert_found,
     chunk_facts,
@@ -126,7 +127,5 @@ def test_an_obstacle_that_an_executor_finds_is_told(spark: Any, local: Lake) -> 
 
 def with_footer_field(content: bytes) -> bytes:
     """The same file with a field in its row groups that nobody knows."""
-    from maintenance_tests.engines.test_stitch import OBSTACLES, with_footer
-
     change, _ = OBSTACLES["a field of a row group"]
     return with_footer(content, change)
