@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         compact_parquet_dataset_pyarrow,
         optimize_parquet_dataset_pyarrow,
     )
+    from maintenance_assets.api.repartitioner import Repartitioner
     from maintenance_assets.errors import (
         ConcurrentChangeError,
         DatasetConfigError,
@@ -34,12 +35,14 @@ if TYPE_CHECKING:
     from maintenance_assets.operations.delete import delete
     from maintenance_assets.operations.optimize import optimize
     from maintenance_assets.operations.recover import recover
+    from maintenance_assets.operations.repartition import repartition
     from maintenance_assets.operations.restore import RestoreResult, restore
     from maintenance_assets.operations.results import (
         ChangeResult,
         CompactionResult,
         OptimizeResult,
         RecoveryResult,
+        RepartitionResult,
     )
     from maintenance_assets.operations.update import update
     from maintenance_assets.operations.upsert import upsert
@@ -72,6 +75,8 @@ _HOMES = {
     "Progress": "model.progress",
     "RecoveryError": "errors",
     "RecoveryResult": "operations.results",
+    "RepartitionResult": "operations.results",
+    "Repartitioner": "api.repartitioner",
     "RestoreResult": "operations.restore",
     "SparkParquetHandler": "api.handlers",
     "UnreadableFileError": "errors",
@@ -86,6 +91,7 @@ _HOMES = {
     "plan_compaction_groups": "api.planning",
     "plan_optimize_groups": "api.planning",
     "recover": "operations.recover",
+    "repartition": "operations.repartition",
     "restore": "operations.restore",
     "sql": "planning.values",
     "update": "operations.update",
@@ -114,6 +120,8 @@ __all__ = [
     "Progress",
     "RecoveryError",
     "RecoveryResult",
+    "RepartitionResult",
+    "Repartitioner",
     "RestoreResult",
     "SparkParquetHandler",
     "UnreadableFileError",
@@ -127,6 +135,7 @@ __all__ = [
     "plan_compaction_groups",
     "plan_optimize_groups",
     "recover",
+    "repartition",
     "restore",
     "sql",
     "update",

@@ -1,10 +1,9 @@
 """Clustering in one process: count cells, cut the curve, gather rows by output, sort and write."""
 
-import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from maintenance_assets.engines.range_buckets import (
 )
 from maintenance_assets.engines.read_kernel import read_file
 from maintenance_assets.engines.sample_kernel import key_columns, key_schema
+from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.clustering import Clustering
@@ -29,6 +29,9 @@ from maintenance_assets.planning.clustering import (
     CellCounts,
     Cuts,
     Router,
+    Starts,
+    StretchCounter,
+    Stretches,
     cells_of,
     cut,
     starts_of_files,
@@ -49,27 +52,21 @@ def cluster_group(
 ) -> None:
     """Write the outputs of a group whose rows are laid out anew."""
     group, clustering = task.group, clustering_of(task.group)
-    with tempfile.TemporaryDirectory(prefix="maintenance-cluster-") as folder:
+    with spill_folder("cluster") as folder:
         pool = Pool(workers)
         batch_bytes = max(1, memory_bytes // (16 * workers))
-        fits = group.decoded_bytes <= memory_bytes // 2
-
-        def count(number: int) -> tuple[CellCounts, Cells]:
-            if fits:  # read once, and keep it
-                return hold_file(group.files[number], group, access, batch_bytes)
-            path = f"{folder}/{number}.cells"
-            return count_file(group.files[number], group, access, batch_bytes, path), path
-
-        counted = pool.map(count, range(len(group.files)))
-        cuts, starts = cut_group(group, [counts for counts, _ in counted])
+        counter = CellCounter(group, access, batch_bytes, folder)
+        # What is kept moves into the buckets bit by bit: together they have half of the memory.
+        room = Room(memory_bytes // 2 if group.decoded_bytes <= memory_bytes // 2 else 0)
+        known = pool.map(lambda n: counter.count(n, room), range(len(group.files)))
+        cuts, starts = counter.cut(known, pool)
         buckets = RangeBuckets(
             len(task.staged), clustering.columns, max(1, memory_bytes // 2), folder
         )
-
         categories = OrderedCategories(group.schema)
-
-        portions = [Portion(n, starts[n], cells) for n, (_, cells) in enumerate(counted)]
-        del counted
+        portions = [Portion(n, starts[n], cells) for n, cells in enumerate(known)]
+        portions.sort(key=lambda portion: isinstance(portion.cells, str))
+        del known
 
         def split(worker: int) -> None:
             mine = portions[worker::workers]
@@ -93,40 +90,124 @@ def clustering_of(group: RewriteGroup) -> Clustering:
     return group.clustering
 
 
-def cut_group(group: RewriteGroup, counts: Sequence[CellCounts]) -> tuple[Cuts, list[Any]]:
-    """Where outputs begin, and what each file needs to know about the files before it."""
-    total = CellCounts.total(counts)
-    if total.rows != group.total_rows:
-        raise RewriteError("the sources do not hold as many rows as their footers say")
-    cuts = cut(total, group.output_rows)
-    return cuts, starts_of_files(cuts, counts)
+Held = list[tuple[pa.RecordBatch, Any]]
+"""All batches of a file with their cells."""
+Cells = str | Held | None
+"""Cells on disk, together with their rows, or not known yet."""
 
 
-def count_file(
-    file: DataFile,
-    group: RewriteGroup,
-    access: FileAccess,
-    batch_bytes: int,
-    cells_path: str | None = None,
-) -> CellCounts:
-    """Count the cells of a file from its key columns; they are kept where a path is given."""
-    parts: list[CellCounts] = []
+class Room:
+    """Memory for the rows of whole files; closed for good once it did not suffice."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._left = size_bytes
+        self._lock = Lock()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing more may be kept."""
+        return self._left <= 0
+
+    def take(self, size_bytes: int) -> bool:
+        """Reserve memory; False when there is not enough."""
+        with self._lock:
+            self._left = self._left - size_bytes if self._left >= size_bytes else 0
+            return self._left > 0
+
+
+class CellCounter:
+    """Counts the cells of a group of files; their cells stay with their rows, or on disk."""
+
+    def __init__(
+        self, group: RewriteGroup, access: FileAccess, batch_bytes: int, folder: str
+    ) -> None:
+        self._group = group
+        self._access = access
+        self._batch_bytes = batch_bytes
+        self._folder = folder
+        self._counter = StretchCounter(clustering_of(group).cell_bits, len(group.output_rows))
+        self._lock = Lock()
+
+    def count(self, number: int, room: Room) -> str | Held:
+        """Read a file, with all its columns where its rows may be kept, and count its cells."""
+        file = self._group.files[number]
+        held = None if room.is_closed else self._hold(file, room)
+        if held is not None:
+            self._add(cells for _, cells in held)
+            return held
+        path = f"{self._folder}/{number}.cells"
+        with open(path, "wb") as kept:
+            cells = cells_of_file(file, self._group, self._access, self._batch_bytes)
+            self._add(_written(cells, kept))
+        return path
+
+    def cut(self, known: Sequence[str | Held], pool: "Pool") -> tuple[Cuts, list[Starts]]:
+        """Where outputs begin, and what each file needs to know about the files before it."""
+        _, counts = self._counter.counts()
+        if int(counts.sum()) != self._group.total_rows:
+            raise RewriteError("the sources do not hold as many rows as their footers say")
+        stretches = self._counter.stretches(self._group.output_rows)
+        counted = pool.map(
+            lambda n: count_within(stretches, _known_cells(known[n])), range(len(known))
+        )
+        cuts = cut(stretches, CellCounts.total(counted), self._group.output_rows)
+        return cuts, starts_of_files(cuts, counted)
+
+    def _hold(self, file: DataFile, room: Room) -> Held | None:
+        """The rows of a file with their cells; None where they do not fit."""
+        clustering, held = clustering_of(self._group), []
+        for batch in read_file(file, self._group.schema, self._access, self._batch_bytes):
+            cells = cells_of(clustering, batch)
+            if not room.take(batch.nbytes + cells.nbytes):
+                return None
+            if batch.num_rows:
+                held.append((batch, cells))
+        return held
+
+    def _add(self, parts: Iterable[Any]) -> None:
+        for cells in gathered(parts):
+            found, counts = self._counter.numbers(cells)
+            with self._lock:
+                self._counter.add_counts(found, counts)
+
+
+def _written(parts: Iterator[Any], kept: Any) -> Iterator[Any]:
+    """The same cells, once they are in a file."""
+    for cells in parts:
+        kept.write(cells.tobytes())
+        yield cells
+
+
+def count_within(stretches: Stretches, parts: Iterable[Any]) -> CellCounts:
+    """Count the cells of a file, as far as the stretches want to know them."""
+    return CellCounts.total([CellCounts.of(stretches.within(c)) for c in gathered(parts)])
+
+
+def gathered(parts: Iterable[Any]) -> Iterator[Any]:
+    """The same cells in larger arrays."""
     waiting: list[Any] = []
-    with open(cells_path or os.devnull, "wb") as kept:
-        for cells in _cells_of_file(file, group, access, batch_bytes):
-            kept.write(cells.tobytes())
-            waiting.append(cells)
-            if sum(map(len, waiting)) >= _COUNT_ROWS:
-                parts.append(CellCounts.of(np.concatenate(waiting)))
-                waiting = []
+    for cells in parts:
+        waiting.append(cells)
+        if sum(map(len, waiting)) >= _COUNT_ROWS:
+            yield np.concatenate(waiting)
+            waiting = []
     if waiting:
-        parts.append(CellCounts.of(np.concatenate(waiting)))
-    return parts[0] if len(parts) == 1 else CellCounts.total(parts)
+        yield np.concatenate(waiting)
 
 
-def _cells_of_file(
+def _known_cells(known: str | Held) -> Iterator[Any]:
+    if isinstance(known, str):
+        with open(known, "rb") as kept:
+            while data := kept.read(4 * _COUNT_ROWS):
+                yield np.frombuffer(data, np.uint32)
+    else:
+        yield from (cells for _, cells in known)
+
+
+def cells_of_file(
     file: DataFile, group: RewriteGroup, access: FileAccess, batch_bytes: int
 ) -> Iterator[Any]:
+    """The cells of all rows of a file, from its key columns alone."""
     clustering = clustering_of(group)
     columns = key_columns(file, clustering.columns)
     schema = key_schema(group.schema, clustering.columns)
@@ -141,28 +222,12 @@ def _cells_of_file(
         yield np.repeat(cell, min(_COUNT_ROWS, file.num_rows - start))
 
 
-Held = list[tuple[pa.RecordBatch, Any]]
-"""All batches of a file with their cells."""
-Cells = str | Held | None
-"""Cells on disk, together with their rows, or not known yet."""
-
-
-def hold_file(
-    file: DataFile, group: RewriteGroup, access: FileAccess, batch_bytes: int
-) -> tuple[CellCounts, Held]:
-    """Count the cells of a file that stays in memory until it is split."""
-    clustering = clustering_of(group)
-    batches = read_file(file, group.schema, access, batch_bytes)
-    held = [(batch, cells_of(clustering, batch)) for batch in batches if batch.num_rows]
-    return CellCounts.total([CellCounts.of(cells) for _, cells in held]), held
-
-
 @dataclass(frozen=True, slots=True)
 class Portion:
     """A file to split: its number, what lies before it, and its cells where they are known."""
 
     number: int
-    starts: Any
+    starts: Starts
     cells: Cells = None
 
 

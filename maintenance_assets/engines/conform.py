@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maintenance_assets.errors import RewriteError
+from maintenance_assets.planning.fitting import is_list_view, list_of_view
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:
@@ -46,6 +47,10 @@ def conform_array(array: Any, target: Any) -> Any:
         return _checked(_conform_struct(array, target))
     if pa.types.is_map(target):
         return _checked(_conform_map(_compacted(array), target))
+    if is_list_view(array.type):
+        return conform_array(list_of_view(array), target)
+    if is_list_view(target):
+        return _checked(_conform_list_view(array, target))
     if _is_list(target):
         return _checked(_conform_list(_compacted(array), target))
     return array.cast(target, safe=True)
@@ -98,6 +103,16 @@ def _conform_list(array: Any, target: Any) -> Any:
         offsets = array.offsets
     offsets = offsets.cast(pa.int64() if large else pa.int32())
     return kind.from_arrays(offsets, values, type=target, mask=array.is_null())
+
+
+def _conform_list_view(array: Any, target: Any) -> Any:
+    large = pa.types.is_large_list_view(target)
+    lists = conform_array(array, (pa.large_list if large else pa.list_)(target.value_field))
+    lists = _compacted(lists)
+    kind = pa.LargeListViewArray if large else pa.ListViewArray
+    starts = lists.offsets.slice(0, len(lists))
+    sizes = pc.subtract(lists.offsets.slice(1), starts)
+    return kind.from_arrays(starts, sizes, lists.values, type=target, mask=lists.is_null())
 
 
 def _is_list(type_: Any) -> bool:

@@ -5,8 +5,7 @@ DuckDB may rebuild a column that it sorted by from the sort key, and that would 
 -0.0 and NaN.
 """
 
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -15,23 +14,24 @@ import numpy as np
 import pyarrow as pa
 
 from maintenance_assets.engines.cluster_kernel import (
+    CellCounter,
+    Cells,
     Pool,
     Portion,
+    Room,
     clustering_of,
-    count_file,
-    cut_group,
     routed_batches,
 )
 from maintenance_assets.engines.conform import conform_batch
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
-from maintenance_assets.engines.range_buckets import without_position
+from maintenance_assets.engines.range_buckets import sort_keys, without_position
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
+from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
-from maintenance_assets.planning.clustering import Cuts
+from maintenance_assets.planning.clustering import Cuts, Starts
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
-from maintenance_assets.planning.orderable import orderable_column
 
 
 def cluster_by_sorting(
@@ -44,13 +44,10 @@ def cluster_by_sorting(
     """Write the outputs of a group from one sorted stream."""
     group = task.group
     batch_bytes = max(1, memory_bytes // (16 * workers))
-    with tempfile.TemporaryDirectory(prefix="maintenance-cells-") as folder:
-        cells = [f"{folder}/{number}" for number in range(len(group.files))]
-        counts = Pool(workers).map(
-            lambda n: count_file(group.files[n], group, access, batch_bytes, cells[n]),
-            range(len(group.files)),
-        )
-        cuts, starts = cut_group(group, counts)
+    with spill_folder("cells") as folder:
+        pool, counter = Pool(workers), CellCounter(group, access, batch_bytes, folder)
+        cells = pool.map(lambda n: counter.count(n, Room(0)), range(len(group.files)))
+        cuts, starts = counter.cut(cells, pool)
         given, returned = _Positions(), _Positions()
         unsorted = _routed(group, access, batch_bytes, cuts, starts, cells, given)
         reader = _sorted(cursor, group, unsorted)
@@ -74,16 +71,16 @@ def _routed(
     access: FileAccess,
     batch_bytes: int,
     cuts: Cuts,
-    starts: list[Any],
-    cells: list[str],
+    starts: list[Starts],
+    cells: Sequence[Cells],
     given: "_Positions",
 ) -> Iterator[pa.RecordBatch]:
     """All rows with their position, output and sort keys."""
     for number, (start, path) in enumerate(zip(starts, cells, strict=True)):
         portion = Portion(number, start, path)
         for batch, outputs in routed_batches(group, portion, access, batch_bytes, cuts):
-            given.add(batch.column(batch.num_columns - 1))
-            keys = [orderable_column(batch, c) for c in clustering_of(group).columns]
+            *keys, positions = sort_keys(batch, clustering_of(group).columns)
+            given.add(positions)
             yield _renamed([*batch.columns, pa.array(outputs), *keys])
 
 

@@ -1,7 +1,6 @@
 """DuckDB: COPY where it keeps everything, else its reader or the PyArrow kernels."""
 
 import logging
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -24,10 +23,15 @@ from maintenance_assets.engines.duckdb_capability import (
     sort_obstacle,
 )
 from maintenance_assets.engines.duckdb_cluster import cluster_by_sorting
+from maintenance_assets.engines.duckdb_repartition import (
+    repartition_by_sorting,
+    repartition_obstacle,
+)
 from maintenance_assets.engines.page_checksums import verify_page_checksums
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
+    Places,
     Resources,
     RewriteOutcome,
     RewriteTask,
@@ -40,7 +44,14 @@ from maintenance_assets.engines.pyarrow_engine import (
     try_stitching,
 )
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
+from maintenance_assets.engines.repartition_kernel import repartition_rows
+from maintenance_assets.engines.repartition_task import (
+    RepartitionOutcome,
+    RepartitionTask,
+    Report,
+)
 from maintenance_assets.engines.scan_kernel import scan_in_threads
+from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
@@ -117,6 +128,33 @@ class DuckDBEngine:
     ) -> Generator[ScanOutcome, None, None]:
         """Look into files with the kernels that all engines share."""
         return scan_in_threads(tasks, finder, access, resources)
+
+    def foresee_repartition(self, task: RepartitionTask, places: Places, strict: bool) -> Foresight:
+        """Rows have to pass through DuckDB."""
+        obstacle = repartition_obstacle(task)
+        if obstacle is None:
+            return Foresight(self.name)
+        if strict:
+            return Foresight(self.name, error=_refusal(obstacle))
+        return Foresight("pyarrow", note=_pyarrow_note(obstacle))
+
+    def repartition(
+        self, task: RepartitionTask, places: Places, resources: Resources, report: Report
+    ) -> RepartitionOutcome:
+        """DuckDB sorts by directory between our kernels; what it cannot keep, PyArrow writes."""
+        seen = self.foresee_repartition(task, places, resources.strict)
+        if seen.error is not None:
+            raise RewriteError(seen.error)
+        memory, workers = resources.memory_bytes, resources.workers
+        if seen.engine != self.name:
+            outcome = repartition_rows(task, places, memory, workers, report)
+            return replace(outcome, notes=(*outcome.notes, str(seen.note)))
+        half = replace(resources, memory_bytes=memory // 2)
+        with _connect(places.source, half) as connection, connection.cursor() as cursor:
+            try:
+                return repartition_by_sorting(task, places, cursor, memory // 2, workers, report)
+            except duckdb.Error as error:
+                raise RewriteError(f"DuckDB failed: {_first_line(error)}") from error
 
 
 class _Rewriter:
@@ -292,7 +330,7 @@ class _Rewriter:
 
 @contextmanager
 def _connect(access: FileAccess, resources: Resources) -> Iterator[duckdb.DuckDBPyConnection]:
-    with tempfile.TemporaryDirectory(prefix="maintenance-duckdb-") as spill:
+    with spill_folder("duckdb") as spill:
         config: dict[str, Any] = {
             "memory_limit": f"{max(_LEAST_MEMORY, resources.memory_bytes) // MIB}MiB",
             "temp_directory": spill,

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from threading import Semaphore
 from types import TracebackType
 from typing import Any, Self
 
@@ -17,6 +18,7 @@ from maintenance_assets.engines.dictionaries import (
     unified,
     written_form,
 )
+from maintenance_assets.engines.dictionary_choice import useless_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.row_blocks import (
     Arranged,
@@ -36,6 +38,8 @@ logger = logging.getLogger(__name__)
 
 _MOST_OPEN = 64
 """Files that may stay open while more rows come; the others are written in one go at the end."""
+_CLOSERS = 8
+"""Threads that wait until files are on disk, so that nobody else has to."""
 _REMOTE_BUFFER = 256 * MIB
 """What an open file on an object store may cost in memory."""
 _STRETCH = 1.5
@@ -78,14 +82,22 @@ class PartitionWriter:
         self._categories = OrderedCategories(schema)
         self._buckets: dict[str, _Bucket] = {}
         self._size = 0
+        self._comes_in_order = True
+        closers = _CLOSERS if access.is_local else workers
+        self._closers = ThreadPoolExecutor(closers, thread_name_prefix="close")
+        self._room = Semaphore(2 * closers)
         self._most_open = _MOST_OPEN if access.is_local else max(1, memory_bytes // _REMOTE_BUFFER)
 
     def write(self, batch: pa.RecordBatch, codes: Any, directories: Sequence[str]) -> None:
         """Add rows; row i belongs into the directory of number `codes[i]`."""
         self.add(arrange(batch, codes, directories))
 
-    def add(self, arranged: Arranged) -> None:
-        """Add rows that are together by directory already."""
+    def add(self, arranged: Arranged, order: int | None = None) -> None:
+        """Add rows that are together by directory already.
+
+        Where batches do not come in the order of their rows, each needs to say its place.
+        """
+        self._comes_in_order = self._comes_in_order and order is None
         if not arranged.batch.num_rows:
             return
         self._categories.check(arranged.batch)
@@ -94,7 +106,7 @@ class PartitionWriter:
             bucket = self._buckets.get(directory)
             if bucket is None:
                 bucket = self._buckets[directory] = _Bucket(Stretches(directory))
-            bucket.rest.add(block, start, rows)
+            bucket.rest.add(block, start, rows, order or 0)
         self._size += block.nbytes
         if self._size > self._limit:
             self._make_room()
@@ -102,12 +114,17 @@ class PartitionWriter:
     def close(self) -> tuple[PlacedFile, ...]:
         """Write all that is left; the files of each directory in the order of its rows."""
         try:
-            # The largest first, so that no big one is left for the end.
-            buckets = sorted(self._buckets.values(), key=lambda bucket: -bucket.rest.nbytes)
-            self._for_each(buckets, self._finish)
+            self.finish(list(self._buckets))
         finally:
-            self._end()
-        return tuple(file for _, bucket in sorted(self._buckets.items()) for file in bucket.placed)
+            self._end()  # waits until all is on disk
+        buckets = [bucket for _, bucket in sorted(self._buckets.items())]
+        return tuple(closing.result() for bucket in buckets for closing in bucket.closing)
+
+    def finish(self, directories: Sequence[str]) -> None:
+        """Write all rows of some directories: there are no more to come."""
+        buckets = [self._buckets[directory] for directory in directories]
+        # The largest first, so that no big one is left for the end.
+        self._for_each(sorted(buckets, key=lambda bucket: -bucket.rest.nbytes), self._finish)
 
     def __enter__(self) -> Self:
         return self
@@ -126,19 +143,23 @@ class PartitionWriter:
             if bucket.file is not None:
                 bucket.file.abandon()
                 bucket.file = None
+        self._closers.shutdown()
         self._spill.close()
 
     def _make_room(self) -> None:
         """Write what makes whole row groups, spill the rest."""
-        buckets = list(self._buckets.values())
+        if self._comes_in_order:
+            self._write_full(list(self._buckets.values()))
+        rests = [bucket.rest for _, bucket in sorted(self._buckets.items())]
+        spill_together(rests, self._spill)
+        self._size = 0
+
+    def _write_full(self, buckets: Sequence["_Bucket"]) -> None:
         full = [bucket for bucket in buckets if self._form.is_full(bucket.rest)]
         free = self._most_open - sum(bucket.file is not None for bucket in buckets)
         full.sort(key=lambda bucket: (bucket.file is None, -bucket.rest.nbytes))
         already_open = sum(bucket.file is not None for bucket in full)
         self._for_each(full[: already_open + max(0, free)], self._write_full_groups)
-        rests = [bucket.rest for _, bucket in sorted(self._buckets.items())]
-        spill_together(rests, self._spill)
-        self._size = 0
 
     def _for_each(self, buckets: Sequence["_Bucket"], work: Callable[["_Bucket"], None]) -> None:
         if self._workers == 1 or len(buckets) < 2:
@@ -158,6 +179,8 @@ class PartitionWriter:
             self._write_group(bucket)
 
     def _finish(self, bucket: "_Bucket") -> None:
+        if not self._comes_in_order:
+            bucket.rest.bring_into_order()
         while bucket.rest.rows:
             self._write_group(bucket)
         self._close_file(bucket)
@@ -166,24 +189,32 @@ class PartitionWriter:
         """Write one row group, into the file that is open or into a new one."""
         if bucket.file is not None and self._form.is_complete(bucket.file, bucket.rest):
             self._close_file(bucket)
+        group = self._form.take_group(bucket.rest, bucket.file.rows if bucket.file else 0)
         if bucket.file is None:
             directory = bucket.rest.directory
-            bucket.file = _OpenFile(directory, self._stage(directory), self._form)
-        bucket.file.write(self._form.take_group(bucket.rest, bucket.file.rows))
+            bucket.file = _OpenFile(directory, self._stage(directory), self._form, group)
+        bucket.file.write(group)
 
     def _close_file(self, bucket: "_Bucket") -> None:
         if bucket.file is not None:
             file, bucket.file = bucket.file, None
-            bucket.placed.append(file.close())
+            self._room.acquire()
+            bucket.closing.append(self._closers.submit(self._closed, file))
+
+    def _closed(self, file: "_OpenFile") -> PlacedFile:
+        try:
+            return file.close()
+        finally:
+            self._room.release()
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """A directory: rows that are not written yet, the file that is open, files that are done."""
+    """A directory: rows that are not written yet, the file that is open, files that are full."""
 
     rest: Stretches
     file: "_OpenFile | None" = None
-    placed: list[PlacedFile] = field(default_factory=list)
+    closing: list[Future[PlacedFile]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +222,7 @@ class _Form:
     """How files and row groups are cut and encoded."""
 
     schema: pa.Schema
-    arguments: dict[str, Any]
+    options: WriterOptions
     access: FileAccess
     target: CompactionPolicy
     group_bytes: int
@@ -200,7 +231,8 @@ class _Form:
     """PyArrow cannot read a nested dictionary over several row groups."""
     numbers_rows: bool
     """A pandas range index says how many rows a file has."""
-    stores_schema: bool
+    known: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
+    """What the writer is told, by the columns that get no dictionary."""
 
     @classmethod
     def of(
@@ -213,15 +245,24 @@ class _Form:
     ) -> "_Form":
         return cls(
             schema,
-            writer_arguments(schema, options),
+            options,
             access,
             target,
             min(ROW_GROUP_BYTES, max(1, memory_bytes // 4)),
             min(ROW_GROUP_ROWS, target.target_rows or ROW_GROUP_ROWS),
             has_nested_dictionary(schema),
             has_range_index(schema),
-            options.store_arrow_schema,
         )
+
+    def arguments(self, group: pa.Table) -> dict[str, Any]:
+        """What the writer of a file is told, which begins with this row group."""
+        plain = useless_dictionaries(group)
+        found = self.known.get(plain)
+        if found is None:
+            encodings = {**dict.fromkeys(plain, "PLAIN"), **dict(self.options.column_encodings)}
+            options = replace(self.options, column_encodings=tuple(encodings.items()))
+            found = self.known[plain] = writer_arguments(self.schema, options)
+        return found
 
     def is_full(self, rest: Stretches) -> bool:
         """Whether there is enough for a row group."""
@@ -262,7 +303,7 @@ class _Form:
 class _OpenFile:
     """A file that is being written."""
 
-    def __init__(self, directory: str, path: str, form: _Form) -> None:
+    def __init__(self, directory: str, path: str, form: _Form, first: pa.Table) -> None:
         self._directory = directory
         self._path = path
         self._form = form
@@ -275,7 +316,7 @@ class _OpenFile:
         try:
             self._sink = self._stack.enter_context(form.access.open_output(path))
             schema = form.schema.with_metadata(self._metadata or None)
-            self._writer = pq.ParquetWriter(self._sink, schema, **form.arguments)
+            self._writer = pq.ParquetWriter(self._sink, schema, **form.arguments(first))
             self._stack.enter_context(self._writer)
         except BaseException:
             self._stack.close()
@@ -300,7 +341,7 @@ class _OpenFile:
     def close(self) -> PlacedFile:
         """End the file."""
         metadata = with_row_count(self._form.schema, self.rows).metadata or {}
-        if not self._form.stores_schema and metadata:
+        if not self._form.options.store_arrow_schema and metadata:
             # pyarrow leaves all metadata out together with the Arrow schema.
             self._writer.add_key_value_metadata(metadata)
         elif self._form.numbers_rows:

@@ -124,7 +124,7 @@ def _batch_rows(
     if _surely_fits(file, batch_bytes):
         return reading.most_rows
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if first and file.num_rows > _PROBE_ROWS and _has_variable_width(file, columns):
+    if first and file.num_rows > _PROBE_ROWS and has_variable_width(file, columns):
         groups = list(first)
         probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=groups, columns=columns), None)
         if probe is not None and probe.num_rows:
@@ -138,7 +138,7 @@ def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
     return flat and file.num_rows * file.decoded_bytes <= batch_bytes
 
 
-def _has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
+def has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
     """Whether any of the columns (of all, where none are named) has values of any length."""
     leaves = zip(file.schema.leaf_paths, file.schema.leaves, strict=True)
     return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)

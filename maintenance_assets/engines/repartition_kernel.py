@@ -88,6 +88,13 @@ class Tally:
         for (directory, _, _), digest in zip(arranged.stretches, digests, strict=True):
             self.expected[directory] = self.expected[directory].plus(digest)
 
+    def include(self, other: "Tally") -> None:
+        """Count what somebody else has read."""
+        self.rows_read += other.rows_read
+        self.read = self.read.plus(other.read)
+        for directory, digest in other.expected.items():
+            self.expected[directory] = self.expected[directory].plus(digest)
+
     def outcome(
         self, engine: str, task: RepartitionTask, parts: Sequence[WrittenPart]
     ) -> RepartitionOutcome:

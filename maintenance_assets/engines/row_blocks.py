@@ -4,7 +4,6 @@ Batches are put together by directory and kept as they are; a directory only kno
 of them are its own. What does not fit into memory goes to disk in one sequential write.
 """
 
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pyarrow.ipc
 from maintenance_assets.engines.cluster_kernel import movable_schema
 from maintenance_assets.engines.conform import conform_batch
 from maintenance_assets.engines.dictionaries import has_dictionary
+from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.content_hash import Digest
 
@@ -115,6 +115,7 @@ class _Piece:
     block: Block
     start: int
     rows: int
+    order: int = 0
 
 
 @dataclass(slots=True)
@@ -130,11 +131,15 @@ class Stretches:
     _spilled: int = 0
     """The first piece that is in memory."""
 
-    def add(self, block: Block, start: int, rows: int) -> None:
-        """Put rows at the end."""
-        self._pieces.append(_Piece(block, start, rows))
+    def add(self, block: Block, start: int, rows: int, order: int = 0) -> None:
+        """Put rows at the end; `order` says where they belong if they do not come in order."""
+        self._pieces.append(_Piece(block, start, rows, order))
         self.rows += rows
         self.nbytes += block.share(rows)
+
+    def bring_into_order(self) -> None:
+        """Once all have come, and before any was taken."""
+        self._pieces.sort(key=lambda piece: piece.order)
 
     def take(self, most_rows: int) -> pa.RecordBatch:
         """Rows from the front; at least one."""
@@ -199,9 +204,7 @@ class Spill:
     def append(self, batch: pa.RecordBatch) -> int:
         """Write a batch; where it lies."""
         if self._path is None:
-            folder = self._stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="maintenance-spill-", dir=self._parent)
-            )
+            folder = self._stack.enter_context(spill_folder("spill", self._parent))
             self._path = f"{folder}/rows"
         place = self._end
         with pa.OSFile(self._path, "ab") as handle:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from maintenance_assets.engines.conform import conform_batch
 from maintenance_assets.engines.protocol import FileAccess
-from maintenance_assets.engines.read_kernel import open_parquet
+from maintenance_assets.engines.read_kernel import has_variable_width, open_parquet
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.planning.orderable import find_path, orderable_column
@@ -21,14 +21,27 @@ _ALL_ROWS = 2 * 1024 * 1024
 _LEAST_PLACES, _MOST_PLACES = 64, 1024
 _SEED = 20251103
 _READERS = 4
+_BATCH_ROWS, _WIDE_BATCH_ROWS = 64 * 1024, 4 * 1024
+"""Rows that are decoded at a time; fewer where values may be long."""
 Array = Any
 
 
 def key_schema(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The top-level columns that hold these columns, without the rest."""
+    """These columns alone, nested ones in structs that have nothing else."""
     paths = [find_path(schema, column) for column in columns]
-    names = {path[0] for path in paths if path is not None}
-    return pa.schema([field for field in schema if field.name in names])
+    return pa.schema(_pruned(list(schema), [path for path in paths if path is not None]))
+
+
+def _pruned(fields: list[Any], paths: Sequence[tuple[str, ...]]) -> list[Any]:
+    kept = []
+    for field in fields:
+        below = [path[1:] for path in paths if path[0] == field.name]
+        if below and all(below):
+            children = [field.type.field(i) for i in range(field.type.num_fields)]
+            kept.append(field.with_type(pa.struct(_pruned(children, below))))
+        elif below:
+            kept.append(field)
+    return kept
 
 
 def key_columns(file: DataFile, columns: Sequence[str]) -> list[str]:
@@ -110,18 +123,25 @@ def _read_places(
             if draw.rows_per_place > 1:
                 count = min(sizes[group], len(rows) * draw.rows_per_place)
                 rows = np.sort(random.choice(sizes[group], count, replace=False))
-            batch = _read_group(parquet, int(group), draw.file, schema, columns)
-            yield [orderable_column(batch, column).take(pa.array(rows)) for column in columns]
+            yield from _read_rows(parquet, int(group), rows, draw.file, schema, columns)
 
 
-def _read_group(
-    parquet: Any, group: int, file: DataFile, schema: pa.Schema, columns: Sequence[str]
-) -> pa.RecordBatch:
+def _read_rows(
+    parquet: Any, group: int, rows: Any, file: DataFile, schema: pa.Schema, columns: Sequence[str]
+) -> Iterator[list[Array]]:
+    """Some rows of a row group, in their order; never all of its values at once."""
     there = key_columns(file, columns)
-    rows = parquet.metadata.row_group(group).num_rows
     if not there:
-        nulls = [pa.nulls(rows, field.type) for field in schema]
-        return pa.RecordBatch.from_arrays(nulls, schema=schema)
-    batches = parquet.iter_batches(rows, row_groups=[group], columns=there)
-    found = [conform_batch(batch, schema, file.path) for batch in batches]
-    return found[0] if len(found) == 1 else pa.concat_batches(found)
+        nulls = [pa.nulls(len(rows), field.type) for field in schema]
+        batch = pa.RecordBatch.from_arrays(nulls, schema=schema)
+        yield [orderable_column(batch, column) for column in columns]
+        return
+    at_a_time = _WIDE_BATCH_ROWS if has_variable_width(file, there) else _BATCH_ROWS
+    start = 0
+    for batch in parquet.iter_batches(at_a_time, row_groups=[group], columns=there):
+        first, last = np.searchsorted(rows, [start, start + batch.num_rows])
+        if last > first:
+            wanted = pa.array(rows[first:last] - start)
+            plain = conform_batch(batch, schema, file.path)
+            yield [orderable_column(plain, column).take(wanted) for column in columns]
+        start += batch.num_rows

@@ -20,6 +20,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from maintenance_assets.engines.protocol import (
     FileAccess,
     Foresight,
+    Places,
     Resources,
     RewriteOutcome,
     RewriteTask,
@@ -27,10 +28,17 @@ from maintenance_assets.engines.protocol import (
     ScanTask,
 )
 from maintenance_assets.engines.pyarrow_engine import PyArrowEngine
+from maintenance_assets.engines.repartition_kernel import repartition_rows
+from maintenance_assets.engines.repartition_task import (
+    RepartitionOutcome,
+    RepartitionTask,
+    Report,
+)
 from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.spark_failures import redacted, secret_values
 from maintenance_assets.engines.spark_jobs import placed, run_job
 from maintenance_assets.engines.spark_kernel import OUTPUT_DDL, Kernel, make_kernel, pack
+from maintenance_assets.engines.spark_repartition import SparkRepartition, can_shuffle_rows
 from maintenance_assets.engines.spark_scan import (
     SCAN_BYTES,
     SCAN_FILES,
@@ -138,6 +146,42 @@ class SparkEngine:
             for wave in waves([(task, pack(task)) for task in whole]):
                 yield from _run_wave(spark, kernel, wave, secrets)
 
+    def foresee_repartition(self, task: RepartitionTask, places: Places, strict: bool) -> Foresight:
+        """Known without Spark, as for groups."""
+        obstacle = executor_obstacle(places.source) or executor_obstacle(places.target)
+        if obstacle is None:
+            return Foresight(self.name)
+        if strict:
+            return Foresight(self.name, error=_refusal(obstacle))
+        return Foresight("pyarrow", note=_driver_note(obstacle))
+
+    def repartition(
+        self, task: RepartitionTask, places: Places, resources: Resources, report: Report
+    ) -> RepartitionOutcome:
+        """Read, shuffle and write on the executors; in one task where there is little."""
+        seen = self.foresee_repartition(task, places, resources.strict)
+        if seen.error is not None:
+            raise RewriteError(seen.error)
+        if seen.engine != self.name:
+            memory, workers = resources.memory_bytes, resources.workers
+            outcome = repartition_rows(task, places, memory, workers, report)
+            return replace(outcome, notes=(*outcome.notes, str(seen.note)))
+        spark, staging = self._source.get(), task.stage("").rpartition("/")[0]
+        paths = [staging, *(file.path for file in task.files)]
+        secrets = dict.fromkeys(
+            (*secret_values(places.source.fs, paths), *secret_values(places.target.fs, paths))
+        )
+        with _gate_at([staging], places.target) as gate:
+            move = SparkRepartition(
+                spark, task, places, gate, resources.memory_bytes, tuple(secrets)
+            )
+            if task.decoded_bytes <= self._shuffle_bytes or not can_shuffle_rows(task):
+                outcome = move.in_one_task()
+            else:
+                outcome = move.shuffled(tasks_at_once(spark, resources.workers))
+        report(outcome.rows_read)
+        return outcome
+
     def _is_shuffled(self, task: RewriteTask) -> bool:
         """Whether the rows of a group are clustered by many tasks rather than by one."""
         group = task.group
@@ -211,12 +255,18 @@ def _gate(tasks: Sequence[RewriteTask], access: FileAccess) -> Iterator[str | No
     directories = dict.fromkeys(path.rpartition("/")[0] for task in tasks for path in task.staged)
     changes = (task.group.change for task in tasks)
     directories |= dict.fromkeys(change.staging for change in changes if change is not None)
+    with _gate_at(list(directories), access) as gate:
+        yield gate
+
+
+@contextmanager
+def _gate_at(directories: Sequence[str], access: FileAccess) -> Iterator[str | None]:
     for directory in directories:
         access.make_directory(directory)
     if access.is_local:
         yield None
         return
-    gate = f"{next(iter(directories))}/writing-{uuid4().hex}"
+    gate = f"{directories[0]}/writing-{uuid4().hex}"
     with access.open_output(gate) as handle:
         handle.write(b"executors may write")
     try:

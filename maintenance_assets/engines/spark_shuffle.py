@@ -1,8 +1,9 @@
-"""Clustering of one large group on Spark: two jobs, count and then split, shuffle and write.
+"""Clustering of one large group on Spark: jobs that count, and one to split, shuffle and write.
 
 Cells are counted on the executors, so the driver can cut the curve exactly; then every row goes
-straight to the task that writes its output. Spark sorts nothing by value and sees no value:
-it would need types that it does not have, and its order is not everyone's.
+straight to the task that writes its output. Where rows are many, a job before counts stretches of
+the curve, and only the cells of those that are cut come to the driver. Spark sorts nothing by value
+and sees no value: it would need types that it does not have, and its order is not everyone's.
 """
 
 import pickle
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from maintenance_assets.engines.cluster_kernel import cut_group
+from maintenance_assets.engines.cluster_kernel import clustering_of
 from maintenance_assets.engines.protocol import FileAccess, RewriteOutcome, RewriteTask
 from maintenance_assets.engines.spark_failures import redacted
 from maintenance_assets.engines.spark_jobs import placed, run_job
@@ -24,16 +25,27 @@ from maintenance_assets.engines.spark_shuffle_kernel import (
     Job,
     count_kernel,
     split_kernel,
+    stretch_kernel,
     write_kernel,
 )
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import MIB
-from maintenance_assets.planning.clustering import CellCounts, Cuts
+from maintenance_assets.planning.clustering import (
+    CellCounts,
+    Cuts,
+    Starts,
+    StretchCounter,
+    Stretches,
+    cut,
+    starts_of_files,
+)
 from maintenance_assets.planning.dictionaries import has_nested_dictionary, has_ordered_dictionary
 
 _PORTION_BYTES = 128 * MIB
 """Decoded bytes that one task reads."""
+FEW_ROWS = 4 * 1024 * 1024
+"""Up to so many rows, the driver has memory for all their cells, and one job less is faster."""
 
 
 def can_shuffle(group: RewriteGroup) -> bool:
@@ -65,15 +77,44 @@ class Shuffle:
         """Write the outputs of the group, or say in words why not."""
         job = Job(pack(self._task), self._store, self._gate, max(1, self._memory // at_once))
         try:
-            cuts, starts = cut_group(self._group, self._count(job, at_once))
+            cuts, starts = self._cut(job, at_once)
             rows = self._write(job, cuts, starts, at_once)
         except RewriteError as error:
             return RewriteOutcome(self._task.index, "spark", error=f"RewriteError: {error}")
         return RewriteOutcome(self._task.index, "spark", tuple(row["path"] for row in rows))
 
-    def _count(self, job: Job, at_once: int) -> list[CellCounts]:
+    def _cut(self, job: Job, at_once: int) -> tuple[Cuts, list[Starts]]:
+        """Where outputs begin, and what each file needs to know about the files before it."""
         payloads = [pickle.dumps(portion) for portion in self._portions(at_once)]
-        kernel = count_kernel(job)
+        clustering, total = clustering_of(self._group), self._group.total_rows
+        stretches = Stretches.whole(clustering, total)
+        if total > FEW_ROWS:
+            stretches = self._stretches(job, payloads)
+        counts = self._count(job, stretches, payloads)
+        try:
+            cuts = cut(stretches, CellCounts.total(counts), self._group.output_rows)
+        except ValueError as error:
+            raise RewriteError(
+                f"the sources do not hold as many rows as their footers say: {error}"
+            ) from error
+        return cuts, starts_of_files(cuts, counts)
+
+    def _stretches(self, job: Job, payloads: list[bytes]) -> Stretches:
+        kernel = stretch_kernel(job)
+        rows = self._run(lambda: placed(self._spark, payloads).mapInArrow(kernel, COUNTS_DDL))
+        output_rows = self._group.output_rows
+        counter = StretchCounter(clustering_of(self._group).cell_bits, len(output_rows))
+        for row in rows:
+            counter.add_counts(
+                np.frombuffer(row["cells"], np.int64), np.frombuffer(row["counts"], np.int64)
+            )
+        found = sum(int(np.frombuffer(row["counts"], np.int64).sum()) for row in rows)
+        if found != self._group.total_rows:
+            raise RewriteError("the sources do not hold as many rows as their footers say")
+        return counter.stretches(output_rows)
+
+    def _count(self, job: Job, stretches: Stretches, payloads: list[bytes]) -> list[CellCounts]:
+        kernel = count_kernel(job, stretches)
         rows = self._run(lambda: placed(self._spark, payloads).mapInArrow(kernel, COUNTS_DDL))
         found = {
             row["file"]: CellCounts(
@@ -85,7 +126,7 @@ class Shuffle:
             raise RewriteError(f"executors counted {len(rows)} of {len(self._group.files)} files")
         return [found[number] for number in range(len(found))]
 
-    def _write(self, job: Job, cuts: Cuts, starts: list[Any], at_once: int) -> list[Any]:
+    def _write(self, job: Job, cuts: Cuts, starts: list[Starts], at_once: int) -> list[Any]:
         payloads = [
             pickle.dumps([(number, starts[number]) for number in portion])
             for portion in self._portions(at_once)

@@ -6,7 +6,6 @@ moves blocks between machines and never looks inside.
 
 import io
 import pickle
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,8 +18,10 @@ import pyarrow.ipc
 
 from maintenance_assets.engines.cluster_kernel import (
     Portion,
+    cells_of_file,
     clustering_of,
-    count_file,
+    count_within,
+    gathered,
     split_files,
     write_output,
 )
@@ -28,7 +29,8 @@ from maintenance_assets.engines.dictionaries import check_dictionaries
 from maintenance_assets.engines.protocol import RewriteTask
 from maintenance_assets.engines.range_buckets import RangeBuckets
 from maintenance_assets.engines.spark_kernel import ExecutorAccess, Kernel, describe, unpack
-from maintenance_assets.planning.clustering import Cuts
+from maintenance_assets.engines.spill_folders import spill_folder
+from maintenance_assets.planning.clustering import Cuts, StretchCounter, Stretches
 
 COUNTS = pa.schema(
     [
@@ -90,15 +92,32 @@ class Job:
         return max(1, self.memory_bytes // 16)
 
 
-def count_kernel(job: Job) -> Kernel:
-    """Files in, their cells and counts out."""
+def stretch_kernel(job: Job) -> Kernel:
+    """Files in, how many of their rows each stretch of the curve has out."""
+
+    def count(numbers: Any) -> Iterator[Row]:
+        task, access = job.open()
+        group, files = task.group, task.group.files
+        counter = StretchCounter(clustering_of(group).cell_bits, len(group.output_rows))
+        for number in numbers:
+            for cells in gathered(cells_of_file(files[number], group, access, job.batch_bytes)):
+                counter.add(cells)
+        stretches, counts = counter.counts()
+        yield {"file": -1, "cells": stretches.tobytes(), "counts": counts.tobytes()}
+
+    return _over_payloads(count, COUNTS)
+
+
+def count_kernel(job: Job, stretches: Stretches) -> Kernel:
+    """Files in, their cells and counts out, as far as the stretches want to know them."""
 
     def count(numbers: Any) -> Iterator[Row]:
         task, access = job.open()
         for number in numbers:
-            found = count_file(task.group.files[number], task.group, access, job.batch_bytes)
-            cells, counts = found.cells.tobytes(), found.counts.astype(np.int64).tobytes()
-            yield {"file": number, "cells": cells, "counts": counts}
+            cells = cells_of_file(task.group.files[number], task.group, access, job.batch_bytes)
+            found = count_within(stretches, cells)
+            counts = found.counts.astype(np.int64).tobytes()
+            yield {"file": number, "cells": found.cells.tobytes(), "counts": counts}
 
     return _over_payloads(count, COUNTS)
 
@@ -165,7 +184,7 @@ def write_kernel(job: Job) -> Kernel:
 def _write(batches: Iterator[pa.RecordBatch], job: Job) -> Iterator[Row]:
     task, access = job.open()
     columns = clustering_of(task.group).columns
-    with tempfile.TemporaryDirectory(prefix="maintenance-shuffle-") as folder:
+    with spill_folder("shuffle") as folder:
         buckets: dict[int, RangeBuckets] = {}
         for batch in batches:
             for row in batch.to_pylist():

@@ -38,11 +38,17 @@ class Transform:
 
     function: Callable[[Any], Any]
     schema: pa.Schema
+    takes_arrow: bool
+
+    @classmethod
+    def of(cls, function: Callable[[Any], Any], schema: pa.Schema) -> "Transform":
+        """Look at what the function asks for."""
+        return cls(function, schema, wants_arrow(function))
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """What becomes of the rows; columns that keep their type keep it exactly."""
         table = pa.Table.from_batches([batch])
-        given = table if wants_arrow(self.function) else self._to_polars(table)
+        given = table if self.takes_arrow else self._to_polars(table)
         try:
             returned = self.function(given)
         except Exception as error:

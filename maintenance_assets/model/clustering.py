@@ -26,10 +26,10 @@ class Layout:
     """How many those were."""
     target_bytes: int | None
     target_rows: int | None
-
-    def is_like(self, other: "Layout") -> bool:
-        """Whether both order rows by the same columns along the same curve."""
-        return (self.curve, self.columns) == (other.curve, other.columns)
+    rows: tuple[int, ...]
+    """How many rows a file of these may have."""
+    depths: tuple[float, ...]
+    """The overlap that was foreseen, column by column; empty where a sample could not tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +69,8 @@ class ColumnOverlap:
     """Files whose range holds the value of a row, on average over rows."""
     share: float
     """The same as a share of the files of the partition."""
+    is_known: bool = True
+    """False where the footer of a file tells no range: then it counts as one that holds all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,8 @@ class ColumnGain:
     depth_after: float
     share_before: float
     share_after: float
+    is_known_before: bool = True
+    is_known_after: bool = True
 
 
 Action = Literal["full", "incremental", "none"]

@@ -234,7 +234,9 @@ class ChangeRun:
                         f"New rows belong into '{directory}', which is outside of partition_filter "
                         f"{self.filter}: whether their keys exist there is not looked up"
                     )
-        return plan_change(survey, changes, self.compression, run)
+        plan = plan_change(survey, changes, self.compression, run)
+        wider = self.surveyor.widened(survey, plan.emptied) if plan.emptied else survey
+        return plan if wider is survey else plan_change(wider, changes, self.compression, run)
 
     def _engine(self, plan: ChangePlan) -> Engine:
         if self.choice is None:

@@ -27,7 +27,7 @@ from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 from maintenance_assets.operations.rewrite import RewriteRun, failure_message, open_run
-from maintenance_assets.planning.compaction import predict_stats, predicted_codec
+from maintenance_assets.planning.compaction import codec_label, predict_stats, predicted_codec
 from maintenance_assets.planning.optimization import (
     Assessment,
     OptimizePolicy,
@@ -43,6 +43,7 @@ from maintenance_assets.planning.optimization import (
     optimize_groups,
     propose_additions,
     settled,
+    unpublished,
 )
 from maintenance_assets.planning.orderable import find_path
 from maintenance_assets.planning.partitions import known_partition_keys
@@ -214,6 +215,17 @@ class _Clustering:
             return
         self.assessments[directory] = assessment
         plan.add(files, proposal, decision)
+        rewritten = set() if proposal is None else set(proposal.group.file_paths())
+        self._note_codecs([file for file in files if file.path not in rewritten])
+
+    def _note_codecs(self, kept: Sequence[DataFile]) -> None:
+        wanted = self.policy.targets.compression
+        others = {codec for file in kept for codec in file.codecs if codec != wanted}
+        if wanted is not None and others:
+            self._warn(
+                f"compression '{wanted}' goes for what is rewritten: clustered files stay as they "
+                f"are ({codec_label(others)})"
+            )
 
     def _decide(
         self, assessment: Assessment, store: Store
@@ -222,6 +234,9 @@ class _Clustering:
         if reason is not None:
             return None, decide(assessment, None, "none", reason)
         added = additions(assessment)
+        if len(added) == len(assessment.partition.files):
+            why = "new files overlap all of what is clustered"
+            return assessment.fresh, decide(assessment, assessment.fresh, "full", why)
         if added:
             sample = self._sample(assessment.partition, added, store)
             proposal = propose_additions(assessment, added, sample, self.run)
@@ -259,6 +274,11 @@ class _Clustering:
     def result(self, run: RewriteRun, found: CompactionResult, seconds: float) -> OptimizeResult:
         """The result with what was gained, measured on the files that are there now."""
         decisions = found.plan.decisions if isinstance(found.plan, OptimizePlan) else ()
+        left = self._left(run, found)
+        decisions = tuple(
+            unpublished(each, left[each.directory]) if each.directory in left else each
+            for each in decisions
+        )
         if run.after is not None:
             decisions = tuple(self._measured(decision, run.after) for decision in decisions)
         known = {item.name: getattr(found, item.name) for item in fields(CompactionResult)}
@@ -275,6 +295,20 @@ class _Clustering:
                 "decisions": decisions,
             }
         )
+
+    def _left(self, run: RewriteRun, found: CompactionResult) -> dict[str, str]:
+        """Directories of planned groups that were not published, and why."""
+        reasons = {
+            path: each.reason
+            for each in (*found.failures, *found.conflicts)
+            for path in each.paths or [path for g in found.plan.groups for path in g.file_paths()]
+        }
+        left = {}
+        for group in found.plan.groups:
+            first = group.files[0].path
+            if first not in run.inputs and (first in reasons or not found.stats.dry_run):
+                left[group.directory] = reasons.get(first, "it was not published")
+        return left
 
     def _measured(self, decision: PartitionDecision, after: Snapshot) -> PartitionDecision:
         files = [file for file in after.files if file.directory == decision.directory]
@@ -305,5 +339,8 @@ class _Parts:
     def leave(self, files: Sequence[DataFile], reason: str) -> None:
         """Files that stay, and why."""
         self.untouched += [
-            UntouchedFile(file.path, file.size_bytes, file.num_rows, reason) for file in files
+            UntouchedFile(
+                file.path, file.size_bytes, file.num_rows, reason if file.num_rows else "empty"
+            )
+            for file in files
         ]

@@ -88,7 +88,7 @@ def _with_transform(
     task: RepartitionTask, function: Callable[[Any], Any], source: Store
 ) -> RepartitionTask:
     """What the function makes of the first rows tells the columns of all."""
-    transform = Transform(function, task.plan.rows)
+    transform = Transform.of(function, task.plan.rows)
     untried = replace(task, plan=replace(task.plan, transform=transform))
     schema = first_rows(untried, source).schema.remove_metadata()
     return replace(untried, plan=replace(untried.plan, transformed=schema))

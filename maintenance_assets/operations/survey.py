@@ -4,7 +4,7 @@ import logging
 import posixpath
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from maintenance_assets.engines.protocol import ScanOutcome, ScanTask
@@ -12,7 +12,7 @@ from maintenance_assets.model.changes import FileScan
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.planning.bound_changes import BoundChange
-from maintenance_assets.planning.change_plan import Survey, Surveyed
+from maintenance_assets.planning.change_plan import Survey, Surveyed, remaining, tells_columns_of
 from maintenance_assets.planning.changes import Finder
 from maintenance_assets.planning.dataset_columns import DatasetColumns, path_texts
 from maintenance_assets.planning.partitions import PartitionFilter
@@ -72,13 +72,16 @@ class Surveyor:
     scans: dict[tuple[str, str], FileScan] = field(default_factory=dict)
     """What was found, by path and version."""
     columns: DatasetColumns | None = None
+    out_of_scope: Sequence[Listed] = ()
 
     def look(self, scan: Scan) -> tuple[BoundChange, Survey]:
         """Everything a plan needs to know of the dataset as it is now."""
         listing = self._list()
         chosen = self._chosen(listing)
+        in_scope = {entry.path for entry in chosen}
+        self.out_of_scope = [entry for entry in listing.data if entry.path not in in_scope]
         files = self._footers(chosen, self.scopes, self.request.asked)
-        columns, bound = self._bind(files, listing, chosen)
+        columns, bound = self._bind(files, listing)
         if columns != self.columns:
             self.scans.clear()  # with other columns, the same words may mean other rows
             self.columns = columns
@@ -87,11 +90,22 @@ class Surveyor:
         survey = Survey(
             columns,
             files,
-            len(listing.data) - len(chosen),
+            len(self.out_of_scope),
             read,
             (*listing.metadata_files, *above),
         )
         return bound, survey
+
+    def widened(self, survey: Survey, emptied: Sequence[DataFile]) -> Survey:
+        """Look out of scope as well, where files go that may be the last to tell of a column."""
+        if not survey.others or tells_columns_of(remaining(survey, emptied), emptied):
+            return survey
+        for count in (1, None):
+            others = self._footers(self.out_of_scope[:count], self.others, ())
+            survey = replace(survey, known_others=others)
+            if tells_columns_of(remaining(survey, emptied), emptied):
+                break
+        return survey
 
     # -- what there is -----------------------------------------------------------------------
 
@@ -120,21 +134,19 @@ class Surveyor:
     # -- what it means -----------------------------------------------------------------------
 
     def _bind(
-        self, files: Sequence[DataFile], listing: Listing, chosen: Sequence[Listed]
+        self, files: Sequence[DataFile], listing: Listing
     ) -> tuple[DatasetColumns, BoundChange]:
         directories = sorted({self._directory(entry.path) for entry in listing.data})
         columns = DatasetColumns.of(files, directories)
-        in_scope = {entry.path for entry in chosen}
-        others = [entry for entry in listing.data if entry.path not in in_scope]
         try:
             bound = self.request.bind(columns, directories)
-            if not others or not bound.added:
+            if not self.out_of_scope or not bound.added:
                 return columns, bound
         except ValueError:
-            if not others:
+            if not self.out_of_scope:
                 raise
         # A column that is unknown here may be known to the other partitions.
-        wider = (*files, *self._footers(others, self.others, ()))
+        wider = (*files, *self._footers(self.out_of_scope, self.others, ()))
         columns = DatasetColumns.of(wider, directories)
         return columns, self.request.bind(columns, directories)
 

@@ -11,6 +11,7 @@ import dagster
 from dagster_pyspark import LazyPySparkResource
 
 from maintenance_assets.orchestration.assets import build_asset
+from maintenance_assets.orchestration.change_jobs import CHANGE_BUILDERS
 from maintenance_assets.orchestration.checks import build_checks
 from maintenance_assets.orchestration.config import DatasetConfig, parse_datasets
 from maintenance_assets.orchestration.engine_resource import LOCAL_SPARK, EngineResource
@@ -60,7 +61,7 @@ def _default_resources() -> Mapping[str, Any]:
 
 def _definitions_of(dataset: DatasetConfig, columns: Sequence[str]) -> dagster.Definitions:
     target = Target.of(dataset, columns)
-    built = {builder: builder(target) for builder in BUILDERS}
+    built = {builder: builder(target) for builder in (*BUILDERS, *CHANGE_BUILDERS)}
     jobs = {builder: job for builder, job in built.items() if job is not None}
     compact_job, optimize_job = jobs[build_compact_job], built[build_optimize_job]
     return dagster.Definitions(

@@ -94,16 +94,16 @@ class DatasetConfig(BaseModel):
             )
         return key
 
-    @field_validator("path", mode="before")
+    @field_validator("path", "backup_path", mode="before")
     @classmethod
     def _fill_in_path(cls, path: Any, info: ValidationInfo) -> Any:
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
-        return _beside(_filled_path(path), info.context) if isinstance(path, str) else path
+        return _beside(filled_path(path), info.context) if isinstance(path, str) else path
 
     @field_validator("storage_options", mode="before")
     @classmethod
     def _fill_in_options(cls, options: Any) -> Any:
-        return _with_environment(options)
+        return with_environment(options)
 
     @field_validator("path")
     @classmethod
@@ -282,7 +282,8 @@ def _words(problem: Mapping[str, Any]) -> str:
     return text.removeprefix("Value error, ")
 
 
-def _filled_path(path: str) -> str:
+def filled_path(path: str) -> str:
+    """A path with the values of the variables that it names."""
     bare = _BARE_VARIABLE.search(path)
     if bare:
         raise ValueError(f"'{bare[0]}' is not filled in, write ${{{bare[1]}}}")
@@ -297,13 +298,14 @@ def _beside(path: str, folder: Path | None) -> str:
     return str(folder.resolve() / path)
 
 
-def _with_environment(value: Any) -> Any:
+def with_environment(value: Any) -> Any:
+    """Options with the values of the variables that they name."""
     if isinstance(value, str):
         return _VARIABLE.sub(_variable, value)
     if isinstance(value, Mapping):
-        return {key: _with_environment(one) for key, one in value.items()}
+        return {key: with_environment(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_with_environment(one) for one in value]
+        return [with_environment(one) for one in value]
     return value
 
 

@@ -138,7 +138,7 @@ class DatasetMaintenance:
     def recover(self, context: Context) -> None:
         """Undo or complete what interrupted runs left behind."""
         options = self._dataset.storage_options or None
-        with _lease_as_failure():
+        with lease_as_failure():
             actions = recover(self._dataset.path, storage_options=options).actions
         text = bullets(actions) if actions else "Nothing to recover."
         context.log.info(text)
@@ -197,7 +197,7 @@ class DatasetMaintenance:
         self, context: Context, partition: str | None, operation: Operation, dry_run: bool
     ) -> CompactionResult:
         dataset, engines = self._dataset, self._engines
-        with _lease_as_failure():
+        with lease_as_failure():
             return operation(
                 dataset.path,
                 engine=engines.engine_of(dataset),
@@ -209,7 +209,7 @@ class DatasetMaintenance:
                 storage_options=dataset.storage_options or None,
                 memory_budget_mb=engines.memory_budget_mb,
                 strict=engines.strict,
-                on_progress=_Log(context),
+                on_progress=RunLog(context),
             )
 
     def _partitions_in(self, directory: str) -> list[str]:
@@ -239,7 +239,7 @@ class DatasetMaintenance:
             context.instance.add_dynamic_partitions(self._target.partitions.name, new)
 
 
-class _Log:
+class RunLog:
     """Progress in the run's log: a line at every tenth, not at every file."""
 
     def __init__(self, context: Context) -> None:
@@ -254,7 +254,7 @@ class _Log:
 
 
 @contextmanager
-def _lease_as_failure() -> Iterator[None]:
+def lease_as_failure() -> Iterator[None]:
     """Who holds the dataset is all that there is to say: no stack of calls."""
     try:
         yield

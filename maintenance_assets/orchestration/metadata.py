@@ -13,6 +13,7 @@ MAX_ROWS = 20
 """Rows of a table in metadata: a plan may have thousands of groups."""
 MAX_COLUMNS = 500
 _BAR_WIDTH = 20
+_NO_RANGES = "unknown | unknown | footers tell no range"
 MAX_TEXT = 1000
 """Characters of one text: a message may name every column of a wide file."""
 
@@ -59,8 +60,12 @@ def clustering_metadata(result: OptimizeResult) -> dict[str, Any]:
         "decisions": dagster.MetadataValue.md(decisions_table(result)),
     }
     for gain in result.gains[:MAX_ROWS]:
-        for when, share in (("before", gain.share_before), ("after", gain.share_after)):
-            metadata[f"files_touched_percent_{when}/{gain.column}"] = round(100 * share, 2)
+        for when, share, is_known in (
+            ("before", gain.share_before, gain.is_known_before),
+            ("after", gain.share_after, gain.is_known_after),
+        ):
+            if is_known:
+                metadata[f"files_touched_percent_{when}/{gain.column}"] = round(100 * share, 2)
     return metadata
 
 
@@ -71,11 +76,18 @@ def gains_chart(result: OptimizeResult) -> str:
     lines = ["| look-up by | | files touched | overlap depth | |", "|---|---|---:|---:|---|"]
     after = "predicted" if result.stats.dry_run else "after"
     for gain in result.gains[:MAX_ROWS]:
-        for name, when, share, depth in (
-            (gain.column, "before", gain.share_before, gain.depth_before),
-            ("", after, gain.share_after, gain.depth_after),
+        for name, when, share, depth, is_known in (
+            (
+                gain.column,
+                "before",
+                gain.share_before,
+                gain.depth_before,
+                gain.is_known_before,
+            ),
+            ("", after, gain.share_after, gain.depth_after, gain.is_known_after),
         ):
-            lines.append(f"| {name} | {when} | {share:.1%} | {depth:,.1f} | {_bar(share)} |")
+            figures = f"{share:.1%} | {depth:,.1f} | {_bar(share)}"
+            lines.append(f"| {name} | {when} | {figures if is_known else _NO_RANGES} |")
     return "\n".join(lines)
 
 

@@ -38,12 +38,22 @@ def check_assignable(source: ArrowType, target: ArrowType) -> None:
         return
     if own is wanted and own in (*TEMPORAL, Family.BINARY):
         return
-    if (own, wanted) == (Family.DATE, Family.TIMESTAMP):
+    if (own, wanted) == (Family.DATE, Family.TIMESTAMP) or _nests_alike(source, target):
         return
     raise ValueError(
         f"Values of type {type_name(source)} do not go into a column of type {target}: "
         "say what is meant with CAST"
     )
+
+
+def _nests_alike(source: ArrowType, target: ArrowType) -> bool:
+    if not (pa.types.is_nested(source) and pa.types.is_nested(target)):
+        return False
+    try:
+        pa.array([], source).cast(target)
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def assign(values: Array, target: ArrowType) -> Array:

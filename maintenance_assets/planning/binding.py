@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning import expressions as ex
@@ -170,7 +171,7 @@ class _Binder:
         if family(operand.type) is Family.NULL:
             return NULL_BOOLEAN
         type_ = values[0].type if values else operand.type
-        return typed.Member(operand, pa.array(values, type_), has_null)
+        return typed.Member(operand, in_order(pa.array(values, type_)), has_null)
 
     def _equals(self, operand: Typed, item: Typed, span: Span) -> Typed:
         return self._said(span, lambda: compare_typed("=", operand, item))
@@ -242,6 +243,19 @@ def compare_typed(operator: str, left: Typed, right: Typed) -> Typed:
     if families <= NUMBERS - {Family.FLOAT} and not comparable_decimals(left.type, right.type):
         raise ValueError(f"{left.type} and {right.type} have too many digits to compare exactly")
     return typed.Compare(operator, left, right)
+
+
+def member_of(operand: Typed, constants: Sequence[Constant]) -> Typed:
+    """Whether an operand is one of constants that compare with it and are not NULL."""
+    places = [locate(one, operand.type) for one in constants]
+    values = pa.array([place.value for place in places if place.exact], operand.type)
+    return typed.Member(operand, in_order(values), False)
+
+
+def in_order(values: Any) -> Any:
+    """Values without repetition in ascending order, NaN last."""
+    unique = values.unique()
+    return unique.take(pc.array_sort_indices(unique))
 
 
 def _with_null(operator: str, left: Typed, right: Typed) -> Typed:

@@ -178,7 +178,11 @@ def _bind_value(name: str, value: Value, columns: DatasetColumns) -> BoundValue:
 
 def _stored_type(name: str, value: BoundValue, columns: DatasetColumns) -> Any:
     index = columns.stored.get_field_index(name)
-    return plain_type(value.type) if index < 0 else columns.stored.field(index).type
+    if index >= 0:
+        return columns.stored.field(index).type
+    # An order of categories belongs to the column that they come from.
+    is_ordered = pa.types.is_dictionary(value.type) and value.type.ordered
+    return plain_type(value.type.value_type if is_ordered else value.type)
 
 
 def _read_by(values: Iterable[BoundValue]) -> set[str]:

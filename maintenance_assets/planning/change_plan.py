@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -41,6 +41,8 @@ class Survey:
     """All files in scope."""
     others: int
     """Data files out of scope."""
+    known_others: tuple[DataFile, ...] = field(default=(), kw_only=True)
+    """Those of them whose footers were read."""
     read: tuple[Surveyed, ...]
     """Files in scope that were looked into, in the order of their paths."""
     metadata_files: tuple[str, ...] = ()
@@ -159,9 +161,31 @@ def _together(outcomes: Iterable[FileOutcome]) -> Iterator[list[FileOutcome]]:
 def _last_file(
     survey: Survey, changes: Changes, emptied: Sequence[FileOutcome]
 ) -> FileOutcome | None:
-    """The file that has to stay without rows, since no other one would tell the schema."""
-    left = survey.others + len(survey.files) - len(emptied)
-    return emptied[0] if emptied and not left and not changes.inserted else None
+    """The file that has to stay without rows, since no other one would tell all columns."""
+    if not emptied or changes.inserted:
+        return None
+    gone = [outcome.found.file for outcome in emptied]
+    left = remaining(survey, gone)
+    if not left:
+        return None if survey.others else emptied[0]
+    return None if tells_columns_of(left, gone) else emptied[0]
+
+
+def remaining(survey: Survey, gone: Iterable[DataFile]) -> list[DataFile]:
+    """The files that are left, as far as their footers are known."""
+    paths = {file.path for file in gone}
+    return [file for file in (*survey.files, *survey.known_others) if file.path not in paths]
+
+
+def tells_columns_of(left: Iterable[DataFile], gone: Iterable[DataFile]) -> bool:
+    """Whether a reader of some files finds every column of others, in types as wide."""
+    schemas = {file.schema.fingerprint: file for file in left}
+    missing = [file for file in gone if file.schema.fingerprint not in schemas]
+    if not missing:
+        return True
+    now = DatasetColumns.of(schemas.values(), ()).stored
+    before = DatasetColumns.of([*schemas.values(), *missing], ()).stored
+    return {f.name: f.type for f in now} == {f.name: f.type for f in before}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,10 @@
 """From values to cells of a curve, and from cells to the file that each row belongs to.
 
-A key is cut down to its leading bits, the cell. Cells are counted first, file by file; then the
-curve is cut where each output has exactly its rows. Rows of one cell keep the order they have in
-the dataset (files by name, rows as they come), so a cut inside a cell is exact as well, however
-many rows share a value.
+A key is cut down to its leading bits, the cell. Cells are counted first, in two steps, so that the
+counts stay small whatever the number of rows: how many rows each stretch of the curve has, and then
+file by file the cells of those stretches that outputs begin in. There the curve is cut where each
+output has exactly its rows. Rows of one cell keep the order they have in the dataset (files by
+name, rows as they come), so a cut inside a cell is exact as well, however many rows share a value.
 """
 
 from collections.abc import Sequence
@@ -25,7 +26,10 @@ _SPARE_BITS = 3
 """Ids per column beyond what tells row groups apart."""
 _CELL_SPARE_BITS = 8
 _MOST_CELL_BITS = 26
-"""What is counted: a few hundred cells per row group, and never more than fit in memory."""
+"""How exactly rows are placed: a few hundred cells per row group."""
+_STRETCH_SPARE_BITS = 6
+_MOST_STRETCH_BITS = 18
+"""Stretches for each output: the fewer, the more cells have to be counted file by file."""
 
 
 def bits_per_column(columns: int, row_groups: int) -> int:
@@ -102,6 +106,70 @@ class CellCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Stretches:
+    """How many rows stretches of the curve have, and which of them are counted by cells."""
+
+    shift: int
+    """Bits of a cell that say where in its stretch it is."""
+    counts: Any
+    crossed: Any
+    """numpy, one truth value per stretch: whether an output begins in it."""
+
+    @classmethod
+    def whole(cls, clustering: Clustering, rows: int) -> "Stretches":
+        """The curve as a single stretch: every cell is counted."""
+        return cls(clustering.cell_bits, np.array([rows]), np.array([True]))
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return int(self.counts.sum())
+
+    def within(self, cells: Cells) -> Cells:
+        """Those of the cells that are to be counted."""
+        return cells[self.crossed[cells >> np.uint32(self.shift)]]
+
+
+class StretchCounter:
+    """Counts the rows of each stretch of the curve."""
+
+    def __init__(self, cell_bits: int, outputs: int) -> None:
+        bits = min(cell_bits, outputs.bit_length() + _STRETCH_SPARE_BITS, _MOST_STRETCH_BITS)
+        self._shift = cell_bits - bits
+        self._counts: Any = np.zeros(1 << bits, np.int64)
+
+    def add(self, cells: Cells) -> None:
+        """Count the cells of some rows."""
+        self.add_counts(*self.numbers(cells))
+
+    def numbers(self, cells: Cells) -> tuple[Any, Any]:
+        """The stretches of some rows, and how many are in each."""
+        found, counts = np.unique(cells >> np.uint32(self._shift), return_counts=True)
+        return found, counts
+
+    def add_counts(self, stretches: Any, counts: Any) -> None:
+        """Add what was counted elsewhere."""
+        self._counts[stretches] += counts
+
+    def counts(self) -> tuple[Any, Any]:
+        """The stretches that have rows, and how many."""
+        found = np.flatnonzero(self._counts)
+        return found, self._counts[found]
+
+    def stretches(self, output_rows: Sequence[int]) -> Stretches:
+        """The stretches, for outputs of so many rows."""
+        crossed = np.zeros(len(self._counts), bool)
+        ends = np.cumsum(self._counts)
+        crossed[np.searchsorted(ends, _positions(output_rows), side="right")] = True
+        return Stretches(self._shift, self._counts, crossed)
+
+
+def _positions(output_rows: Sequence[int]) -> Any:
+    """How many rows come before each output but the first."""
+    return np.cumsum(np.asarray(output_rows, np.int64))[:-1]
+
+
+@dataclass(frozen=True, slots=True)
 class Cuts:
     """Where outputs begin (all but the first): a cell, and how many of its rows come before."""
 
@@ -109,40 +177,54 @@ class Cuts:
     offsets: Any
 
 
-def cut(total: CellCounts, output_rows: Sequence[int]) -> Cuts:
+def cut(stretches: Stretches, within: CellCounts, output_rows: Sequence[int]) -> Cuts:
     """Cut the curve so that every output has exactly its rows."""
-    if sum(output_rows) != total.rows:
-        raise ValueError(f"{total.rows} rows cannot be cut into {sum(output_rows)}")
-    ends = np.cumsum(total.counts)
-    positions = np.cumsum(np.asarray(output_rows, np.int64))[:-1]
+    if sum(output_rows) != stretches.rows:
+        raise ValueError(f"{stretches.rows} rows cannot be cut into {sum(output_rows)}")
+    crossed = np.flatnonzero(stretches.crossed)
+    owner = np.searchsorted(crossed, within.cells >> np.uint32(stretches.shift))
+    expected = stretches.counts[crossed]
+    if not np.array_equal(np.bincount(owner, within.counts, len(crossed)), expected):
+        raise ValueError("stretches and cells were not counted over the same rows")
+    # Where a stretch begins, all rows before it count, not only those of other crossed ones.
+    before = (np.cumsum(stretches.counts) - stretches.counts)[crossed]
+    missing = before - (np.cumsum(expected) - expected)
+    ends = np.cumsum(within.counts) + missing[owner]
+    positions = _positions(output_rows)
     index = np.searchsorted(ends, positions, side="right")
-    starts = ends - total.counts
-    return Cuts(total.cells[index], positions - starts[index])
+    return Cuts(within.cells[index], positions - (ends - within.counts)[index])
 
 
-def starts_of_files(cuts: Cuts, counts: Sequence[CellCounts]) -> list[Any]:
-    """For each file: how many rows of each cut cell lie in the files before it."""
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """Rows of cut cells that lie in the files before one: only of cells that it has itself."""
+
+    cuts: Any
+    """The first cut in each such cell."""
+    rows: Any
+
+
+def starts_of_files(cuts: Cuts, counts: Sequence[CellCounts]) -> list[Starts]:
+    """What each file needs to know of the files before it."""
     before = np.zeros(len(cuts.cells), np.int64)
     starts = []
     for part in counts:
-        starts.append(before)
-        before = before + _counts_at(part, cuts.cells)
+        first: Any = np.searchsorted(cuts.cells, part.cells, side="left")
+        # Behind all cuts there is nothing to compare with: no cell is this large.
+        is_cut = np.append(cuts.cells, np.uint32(0xFFFFFFFF))[first] == part.cells
+        found = first[is_cut]
+        starts.append(Starts(found, before[found]))
+        before[found] += part.counts[is_cut]
     return starts
-
-
-def _counts_at(part: CellCounts, cells: Cells) -> Any:
-    if not len(part.cells):
-        return np.zeros(len(cells), np.int64)
-    index = np.minimum(np.searchsorted(part.cells, cells), len(part.cells) - 1)
-    return np.where(part.cells[index] == cells, part.counts[index], 0)
 
 
 class Router:
     """Says which output each row of a file goes to; batches must come in their order."""
 
-    def __init__(self, cuts: Cuts, starts: Any) -> None:
+    def __init__(self, cuts: Cuts, starts: Starts) -> None:
         self._cuts = cuts
-        self._seen: Any = np.array(starts, np.int64)
+        self._seen: Any = np.zeros(len(cuts.cells), np.int64)
+        self._seen[starts.cuts] = starts.rows
 
     def route(self, cells: Cells) -> Any:
         """The output of each row of the next batch."""

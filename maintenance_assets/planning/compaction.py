@@ -168,7 +168,7 @@ def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
 
 def _is_clustered(file: FileInfo, policy: CompactionPolicy) -> bool:
     """Whether optimize made a file for these targets: merging it would undo the clustering."""
-    layout = layout_of(file.schema.arrow) if isinstance(file, DataFile) else None
+    layout = layout_of(file) if isinstance(file, DataFile) else None
     return layout is not None and (layout.target_bytes, layout.target_rows) == (
         policy.target_bytes,
         policy.target_rows,

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +15,7 @@ def fit_array(array: Array, target: ArrowType, column: str) -> Array:
     """The same values in another type; ValueError names the column that cannot hold them."""
     if array.type == target:
         return array
+    array = _as_values(array)
     if not _are_akin(array.type, target):
         raise ValueError(
             f"Column '{column}' of the new data has type {array.type}, the dataset has {target}. "
@@ -27,6 +29,31 @@ def fit_array(array: Array, target: ArrowType, column: str) -> Array:
     if not _are_same(array, back):
         raise ValueError(_misfit(column, array.type, target, "some would be rounded or cut off"))
     return fitted
+
+
+def _as_values(array: Array) -> Array:
+    """Views as the values that they show: PyArrow casts hardly anything into views."""
+    if is_list_view(array.type):
+        array = list_of_view(array)
+    plain = plain_type(array.type)
+    return array if plain == array.type else array.cast(plain)
+
+
+def is_list_view(type_: ArrowType) -> bool:
+    """Whether lists lie anywhere in their values."""
+    return bool(pa.types.is_list_view(type_) or pa.types.is_large_list_view(type_))
+
+
+def list_of_view(array: Array) -> Array:
+    """A view of lists as lists that follow each other."""
+    lengths = pc.fill_null(pc.list_value_length(array), 0)
+    ends = np.cumsum([0, *lengths.to_numpy()])
+    if pa.types.is_large_list_view(array.type):
+        type_, kind, width = pa.large_list(array.type.value_field), pa.LargeListArray, pa.int64()
+    else:
+        type_, kind, width = pa.list_(array.type.value_field), pa.ListArray, pa.int32()
+    offsets = pa.array(ends, width)
+    return kind.from_arrays(offsets, array.flatten(), type=type_, mask=array.is_null())
 
 
 def plain_type(type_: ArrowType) -> ArrowType:

@@ -1,7 +1,7 @@
 """Dates, times and timestamps as text, exactly as a count of nanoseconds."""
 
 import re
-from datetime import UTC, date, timedelta, timezone
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
@@ -94,9 +94,8 @@ def moment(count: int, type_: Any) -> Any:
     return pa.scalar(count, integers).cast(type_)
 
 
-def fixed_offset(zone: str) -> timezone | None:
-    """The offset of a zone that always has the same one; None for all others."""
+def offset_of(zone: str) -> int | None:
+    """Nanoseconds that a zone is always ahead of UTC; None where that changes."""
     if zone in ("UTC", "Etc/UTC", "Z"):
-        return UTC
-    found = re.fullmatch(r"[+-]\d{2}:\d{2}", zone)
-    return timezone(timedelta(microseconds=_offset(zone) // 1000)) if found else None
+        return 0
+    return _offset(zone) if re.fullmatch(r"[+-]\d{2}:\d{2}", zone) else None

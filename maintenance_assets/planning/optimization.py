@@ -28,6 +28,7 @@ from maintenance_assets.planning.orderable import (
     column_names,
     find_path,
     is_orderable,
+    is_repeated,
     leaf_of,
     type_at,
 )
@@ -46,7 +47,12 @@ from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
 Array = Any
 F = TypeVar("F", bound=FileInfo)
 GOOD_ENOUGH = 1.2
-"""A layout this close to a fresh one is left alone."""
+"""A layout this close to a fresh one is left alone: the mean over its columns."""
+_NO_COLUMN_WORSE = 1.5
+_STILL_AS_WRITTEN = 2.0
+"""An overlap beyond this many times the foreseen one is not that of the files we wrote."""
+_TELLING = 64
+"""Rows of a sample for each file that it takes to foresee an overlap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +94,11 @@ class Assessment:
     fresh: Proposal
 
     @property
+    def could_be(self) -> tuple[ColumnOverlap, ...]:
+        """The overlap of a fresh layout, by the sample."""
+        return overlaps(self.grid, self.fresh.boxes)
+
+    @property
     def before(self) -> tuple[ColumnOverlap, ...]:
         """The overlap as it is."""
         return overlaps(self.grid, self.boxes)
@@ -108,6 +119,11 @@ def check_columns(schemas: Iterable[pa.Schema], columns: Sequence[str]) -> None:
     for schema in known:
         for column in columns:
             path = find_path(schema, column)
+            if path is not None and is_repeated(schema, path):
+                raise ValueError(
+                    f"Cannot cluster by '{column}': a file has that name more than once. "
+                    "Rename one of the columns, or choose another"
+                )
             if path is not None and not is_orderable(type_at(schema, path)):
                 raise ValueError(
                     f"Cannot cluster by '{column}': its type {type_at(schema, path)} has no order. "
@@ -137,15 +153,19 @@ def assess(partition: Partition, sample: Sequence[Array], run: str) -> Assessmen
 def settled(assessment: Assessment) -> str | None:
     """Why a partition needs nothing; None when it does."""
     partition = assessment.partition
-    layouts = [_wanted_layout(file, partition.policy) for file in partition.files]
+    # Files without rows are in nobody's way.
+    files = [file for file in partition.files if file.num_rows]
+    layouts = [_wanted_layout(file, partition.policy) for file in files]
     first = layouts[0]
     if first is None or None in layouts:
         return None
-    if any(is_oversized(file, partition.policy.targets) for file in partition.files):
+    if any(is_oversized(file, partition.policy.targets) for file in files):
         return None
-    if len({layout.run for layout in layouts if layout}) == 1 and first.files == len(layouts):
+    found = assessment.before
+    is_one_run = len({layout.run for layout in layouts if layout}) == 1
+    if is_one_run and first.files == len(layouts) and _is_as_written(found, first):
         return "nothing was written to it since it was clustered"
-    if _is_good(overlaps(assessment.grid, assessment.boxes), assessment):
+    if is_good(found, assessment.could_be):
         return f"its overlap is within {GOOD_ENOUGH} times that of a fresh layout"
     return None
 
@@ -153,19 +173,24 @@ def settled(assessment: Assessment) -> str | None:
 def additions(assessment: Assessment) -> tuple[DataFile, ...]:
     """New files, the small ones of earlier additions, and the clustered files that they overlap.
 
-    Empty where that would be all files, or none is clustered: then all is rewritten anyway.
+    Empty where nothing is new, or nothing is clustered; may be all files.
     """
-    partition = assessment.partition
-    policy = partition.policy
-    new = np.array([_wanted_layout(file, policy) is None for file in partition.files])
-    if not new.any() or new.all():
+    files, policy = assessment.partition.files, assessment.partition.policy
+    layouts = [_wanted_layout(file, policy) for file in files]
+    empty = np.array([file.num_rows == 0 for file in files])
+    new = np.array([layout is None for layout in layouts]) & ~empty
+    if not new.any() or (new | empty).all():
         return ()
-    small = np.array([is_small(file, policy.targets, OWN_SMALL) for file in partition.files])
-    large = np.array([is_oversized(file, policy.targets) for file in partition.files])
-    chosen = new | small | large | touching(assessment.boxes, assessment.boxes[new])
-    if chosen.all():
-        return ()
-    return tuple(file for file, take in zip(partition.files, chosen, strict=True) if take)
+    # Of several files that were written together, none is small: they may only compress well.
+    small = np.array(
+        [
+            layout is not None and layout.files == 1 and is_small(file, policy.targets, OWN_SMALL)
+            for file, layout in zip(files, layouts, strict=True)
+        ]
+    )
+    large = np.array([is_oversized(file, policy.targets) for file in files])
+    chosen = new | empty | small | large | touching(assessment.boxes, assessment.boxes[new])
+    return tuple(file for file, take in zip(files, chosen, strict=True) if take)
 
 
 def propose_additions(
@@ -176,7 +201,7 @@ def propose_additions(
     clustering = _clustering(files, partition.policy, sample)
     proposal = _propose(partition, files, clustering, assessment.grid, sample, run)
     after = overlaps(assessment.grid, _with_proposal(assessment, proposal))
-    return proposal if _is_good(after, assessment) else None
+    return proposal if is_good(after, assessment.could_be) else None
 
 
 def decide(
@@ -198,6 +223,13 @@ def decide(
     )
 
 
+def unpublished(decision: PartitionDecision, reason: str) -> PartitionDecision:
+    """The decision about a partition that then was left as it is."""
+    return replace(
+        decision, action="none", reason=reason, rewritten=0, outputs=0, after=decision.before
+    )
+
+
 def measured(
     assessment: Assessment, decision: PartitionDecision, files: Sequence[DataFile]
 ) -> PartitionDecision:
@@ -209,9 +241,12 @@ def measured(
 def gains(decisions: Sequence[PartitionDecision]) -> tuple[ColumnGain, ...]:
     """Column by column, the mean over partitions, weighted by their rows."""
     totals: dict[str, Counter[str]] = {}
+    known: dict[str, tuple[bool, bool]] = {}
     for decision in decisions:
         for before, after in zip(decision.before, decision.after, strict=True):
             total = totals.setdefault(before.column, Counter())
+            is_known = known.get(before.column, (True, True))
+            known[before.column] = is_known[0] and before.is_known, is_known[1] and after.is_known
             total["rows"] += decision.rows
             for name, value in (
                 ("depth_before", before.depth),
@@ -221,7 +256,12 @@ def gains(decisions: Sequence[PartitionDecision]) -> tuple[ColumnGain, ...]:
             ):
                 total[name] += decision.rows * value  # type: ignore[assignment]
     return tuple(
-        ColumnGain(column, **{k: v / total["rows"] for k, v in total.items() if k != "rows"})
+        ColumnGain(
+            column,
+            **{k: v / total["rows"] for k, v in total.items() if k != "rows"},
+            is_known_before=known[column][0],
+            is_known_after=known[column][1],
+        )
         for column, total in totals.items()
         if total["rows"]
     )
@@ -237,7 +277,7 @@ def optimize_groups(files: Iterable[F]) -> list[tuple[F, ...]]:
 
 def _wanted_layout(file: DataFile, policy: OptimizePolicy) -> Layout | None:
     """The recorded layout of a file, if it is the one that is asked for."""
-    layout = layout_of(file.schema.arrow)
+    layout = layout_of(file)
     targets = policy.targets
     if layout is None or (layout.curve, layout.columns) != (policy.curve, policy.columns):
         return None
@@ -245,10 +285,21 @@ def _wanted_layout(file: DataFile, policy: OptimizePolicy) -> Layout | None:
     return layout if same else None
 
 
-def _is_good(found: Sequence[ColumnOverlap], assessment: Assessment) -> bool:
+def is_good(found: Sequence[ColumnOverlap], fresh: Sequence[ColumnOverlap]) -> bool:
     """Whether a look-up by any of the columns touches hardly more than in a fresh layout."""
-    fresh = overlaps(assessment.grid, assessment.fresh.boxes)
-    return sum(o.depth for o in found) <= GOOD_ENOUGH * sum(o.depth for o in fresh)
+    if not all(overlap.is_known for overlap in found):
+        return False
+    # Column by column: in a sum, one of few values would outweigh all others.
+    times = [is_.depth / max(1e-9, new.depth) for is_, new in zip(found, fresh, strict=True)]
+    return max(times) <= _NO_COLUMN_WORSE and sum(times) <= GOOD_ENOUGH * len(times)
+
+
+def _is_as_written(found: Sequence[ColumnOverlap], layout: Layout) -> bool:
+    """Whether files can be those that were written, by their overlap."""
+    return not layout.depths or all(
+        not is_.is_known or is_.depth <= _STILL_AS_WRITTEN * foreseen + 1
+        for is_, foreseen in zip(found, layout.depths, strict=False)
+    )
 
 
 def _with_proposal(assessment: Assessment, proposal: Proposal) -> Boxes:
@@ -280,6 +331,9 @@ def _propose(
 ) -> Proposal:
     policy = partition.policy
     output_rows = group_output_rows(files, policy.targets)
+    boxes = predicted_boxes(grid, clustering, sample, len(output_rows))
+    is_telling = len(sample[0]) >= _TELLING * len(output_rows)
+    foreseen = overlaps(grid, boxes) if is_telling else ()
     layout = Layout(
         curve=policy.curve,
         columns=policy.columns,
@@ -289,6 +343,8 @@ def _propose(
         files=len(output_rows),
         target_bytes=policy.targets.target_bytes,
         target_rows=policy.targets.target_rows,
+        rows=tuple(sorted(set(output_rows))),
+        depths=tuple(round(overlap.depth, 3) for overlap in foreseen),
     )
     writer = writer_options(files, policy.targets.compression)
     group = RewriteGroup(
@@ -305,7 +361,7 @@ def _propose(
         notes=partition.notes,
         clustering=clustering,
     )
-    return Proposal(group, predicted_boxes(grid, clustering, sample, len(output_rows)))
+    return Proposal(group, boxes)
 
 
 def _sorting(schema: pa.Schema, clustering: Clustering, int96: bool) -> tuple[SortedColumn, ...]:

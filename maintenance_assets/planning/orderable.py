@@ -63,6 +63,17 @@ def _below(fields: list[Any], column: str) -> tuple[str, ...] | None:
     return None
 
 
+def is_repeated(schema: pa.Schema, path: tuple[str, ...]) -> bool:
+    """Whether another field has the name of one on the path."""
+    fields = list(schema)
+    for name in path:
+        found = [field for field in fields if field.name == name]
+        if len(found) > 1:
+            return True
+        fields = [found[0].type.field(i) for i in range(found[0].type.num_fields)]
+    return False
+
+
 def type_at(schema: pa.Schema, path: tuple[str, ...]) -> ArrowType:
     """The type of the field at a path."""
     type_ = schema.field(path[0]).type

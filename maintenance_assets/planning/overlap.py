@@ -20,8 +20,14 @@ from maintenance_assets.planning.ranks import ids_of, ranks_of_sample
 
 Array = Any
 Boxes = Any
-"""numpy, files x columns x 2: first and last id; first > last where a file has no value."""
-_NOTHING = (1, 0)
+"""numpy, files x columns x 2: first and last id.
+
+A file without any value in a column has first > last, where first is the id of its nulls; one
+whose footer does not tell has UNKNOWN as its first.
+"""
+UNKNOWN = -1
+_NOWHERE = 1 << 40
+"""Where a file without rows is."""
 _GRID_BITS = 12
 
 
@@ -38,7 +44,7 @@ def make_grid(columns: Sequence[str], sample: Sequence[Array]) -> Grid:
     ranks = [ranks_of_sample(c, v, _GRID_BITS) for c, v in zip(columns, sample, strict=True)]
     mass = []
     for each, values in zip(ranks, sample, strict=True):
-        ids = ids_of(each, _numbers(values))
+        ids = ids_of(each, values)[_is_number(values)]
         found = np.bincount(ids, minlength=1 << _GRID_BITS).astype(np.float64)
         mass.append(np.append(0.0, np.cumsum(found) / max(1, len(ids))))
     return Grid(tuple(ranks), tuple(mass))
@@ -68,7 +74,8 @@ def predicted_boxes(
         ids, valid = ids_of(ranks, values), _is_number(values)
         for index, part in enumerate(parts):
             found = ids[part][valid[part]]
-            boxes[index, column] = (found.min(), found.max()) if len(found) else _NOTHING
+            bounds = (found.min(), found.max()) if len(found) else _all_null(ranks)
+            boxes[index, column] = bounds
     return boxes
 
 
@@ -77,10 +84,11 @@ def overlaps(grid: Grid, boxes: Boxes) -> tuple[ColumnOverlap, ...]:
     found = []
     for column, ranks in enumerate(grid.ranks):
         mass = grid.mass[column]
-        first, last = boxes[:, column, 0], boxes[:, column, 1]
-        inside = np.where(first <= last, mass[last + 1] - mass[np.minimum(first, last + 1)], 0.0)
-        depth = float(inside.sum())
-        found.append(ColumnOverlap(ranks.column, depth, depth / max(1, len(boxes))))
+        first, last = np.clip(boxes[:, column].T, 0, len(mass) - 2)
+        has_values = boxes[:, column, 0] <= boxes[:, column, 1]
+        depth = float(np.where(has_values, mass[last + 1] - mass[first], 0.0).sum())
+        is_known = not (boxes[:, column, 0] == UNKNOWN).any()
+        found.append(ColumnOverlap(ranks.column, depth, depth / max(1, len(boxes)), is_known))
     return tuple(found)
 
 
@@ -89,11 +97,10 @@ def touching(boxes: Boxes, others: Boxes) -> Any:
     if not len(others):
         return np.zeros(len(boxes), bool)
     met = np.zeros(len(boxes), bool)
-    for other in others:
-        apart = (boxes[:, :, 0] > other[None, :, 1]) | (boxes[:, :, 1] < other[None, :, 0])
-        # A file without any value in a column holds nulls: those may be everywhere.
-        empty = (boxes[:, :, 0] > boxes[:, :, 1]) | (other[None, :, 0] > other[None, :, 1])
-        met |= ~(apart & ~empty).any(axis=1)
+    # Nulls are where their id is.
+    first, last = boxes[:, :, 0], boxes.max(axis=2)
+    for low, high in zip(others[:, :, 0], others.max(axis=2), strict=True):
+        met |= ((first <= high) & (last >= low)).all(axis=1)
     return met
 
 
@@ -106,25 +113,27 @@ def _type_of(schema: pa.Schema, column: str) -> Any:
 def _box(
     ranks: ColumnRanks, found: ColumnRange | None, file: DataFile, type_: Any, last: int
 ) -> tuple[int, int]:
-    everything = 0, last
+    unknown = UNKNOWN, last
+    if not file.num_rows:
+        return _NOWHERE, _NOWHERE - 1
     if found is None:
         # A column that the file does not have is null in all its rows.
-        return everything if file.has_column(ranks.column) else _NOTHING
+        return unknown if file.has_column(ranks.column) else _all_null(ranks)
     if found.all_null:
-        return _NOTHING
+        return _all_null(ranks)
     if found.low is None or found.high is None:
-        return everything
+        return unknown
     try:
         # Files may hold narrower types than all of them together.
         bounds = orderable(pa.array([found.low, found.high], found.low.type).cast(type_))
         first, final = ids_of(ranks, bounds)
     except (pa.ArrowException, TypeError):
-        return everything  # of a type that cannot be compared with the rest
+        return unknown  # of a type that cannot be compared with the rest
     return int(first), int(final)
 
 
-def _numbers(values: Array) -> Array:
-    return values.filter(pa.array(_is_number(values)))
+def _all_null(ranks: ColumnRanks) -> tuple[int, int]:
+    return ranks.null, ranks.null - 1
 
 
 def _is_number(values: Array) -> Any:

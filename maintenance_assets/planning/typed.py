@@ -111,7 +111,7 @@ class Member(_Boolean):
 
     operand: "Typed"
     values: Any
-    """A pyarrow array without nulls."""
+    """A pyarrow array in ascending order, NaN last, without nulls."""
     has_null: bool
 
 

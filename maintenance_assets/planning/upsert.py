@@ -118,6 +118,8 @@ class BoundUpsert:
             for code, count in enumerate(np.bincount(codes, minlength=len(directories)).tolist()):
                 if count:
                     counts[directories[code]] += count
+        if counts.total() != len(rows):
+            raise ValueError(f"{len(rows)} new rows have {counts.total()} places")
         return counts
 
     def directories(self, rows: Array) -> tuple[Array, tuple[str, ...]]:
@@ -133,6 +135,8 @@ class BoundUpsert:
                 f"Partition columns not found in data: {', '.join(missing)}. {len(rows)} new "
                 f"row(s) need them. Available columns: {', '.join(self.table.column_names)}"
             )
+        if not self.layout.keys:
+            return np.zeros(len(rows), np.int32), ("",)
         return self.placing.whole(one_batch(self.table.select(list(self.layout.keys)), rows))
 
     def _require_complete(self, rows: Array) -> None:

@@ -16,7 +16,9 @@ from maintenance_assets.planning.assigning import (
 from maintenance_assets.planning.binding import bind_expression
 from maintenance_assets.planning.evaluation import Rows, evaluate, read_field
 from maintenance_assets.planning.expressions import Expression
-from maintenance_assets.planning.families import ArrowType
+from maintenance_assets.planning.families import ArrowType, plain_array, plain_type
+from maintenance_assets.planning.foreign import BoundForeign, bind_foreign
+from maintenance_assets.planning.foreign_kinds import foreign_expression
 from maintenance_assets.planning.sql_parser import parse_sql
 from maintenance_assets.planning.typed import Constant, Field, Typed, fields
 
@@ -85,7 +87,25 @@ class LiteralValue:
         return BoundLiteral((), scalar.type, scalar)
 
 
-Value = SqlValue | LiteralValue
+@dataclass(frozen=True, slots=True, eq=False)
+class ForeignValue:
+    """An expression of polars or pyarrow."""
+
+    foreign: Any
+
+    def bind(
+        self, schema: pa.Schema, target: ArrowType | None = None, *, column: str = ""
+    ) -> "BoundValue":
+        """The expression over the columns of a schema, for a column of type `target`."""
+        foreign = bind_foreign(self.foreign, schema)
+        with _naming(column, ValueError):
+            if target is not None:
+                check_assignable(plain_type(foreign.type), target)
+        type_ = target or natural_type(plain_type(foreign.type))
+        return BoundForeignValue(foreign.columns, type_, foreign, column)
+
+
+Value = SqlValue | LiteralValue | ForeignValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +141,23 @@ class BoundLiteral:
         return pa.repeat(self.scalar, batch.num_rows)
 
 
-BoundValue = BoundSql | BoundLiteral
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundForeignValue:
+    """An expression of another library that can be evaluated over batches."""
+
+    columns: tuple[str, ...]
+    type: ArrowType
+    foreign: BoundForeign
+    column: str
+
+    def evaluate(self, batch: pa.RecordBatch) -> Array:
+        """The value for each row; RewriteError where one does not fit the column."""
+        values = self.foreign.evaluate(batch)
+        with _naming(self.column, RewriteError):
+            return assign(plain_array(values, plain_type(values.type)), self.type)
+
+
+BoundValue = BoundSql | BoundLiteral | BoundForeignValue
 
 
 class _naming:  # noqa: N801
@@ -141,11 +177,12 @@ class _naming:  # noqa: N801
 
 def parse_value(value: Any) -> Value:
     """A value from what a caller gave: text is a literal, `sql(...)` an expression."""
-    if isinstance(value, SqlValue | LiteralValue):
+    if isinstance(value, SqlValue | LiteralValue | ForeignValue):
         return value
     if isinstance(value, SqlExpression):
         return SqlValue(value.text, parse_sql(value.text))
-    return LiteralValue(value)
+    foreign = foreign_expression(value)
+    return LiteralValue(value) if foreign is None else ForeignValue(foreign)
 
 
 def derived_columns(columns: Mapping[str, Any]) -> dict[str, Value]:

@@ -60,8 +60,8 @@ def test_runs_of_small_row_groups_are_encoded_in_between(engine: str, lake: Lake
     assert_same_table(lake.read(), before)
     metadata = lake.open(lake.only_file()).metadata
     # The last one stands alone: encoding it would make nothing better.
-    rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-    assert rows == [HEALTHY, 60, HEALTHY, 40]
+    found = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+    assert found == [HEALTHY, 60, HEALTHY, 40]
     assert lake.compact(engine).stats.compacted_file_count == 0
 
 

@@ -19,7 +19,17 @@ from maintenance_assets.storage.filesystems import Store
 from maintenance_tests.crash.helpers import rewrite
 from maintenance_tests.crash.whole import move_rows
 
-_WRAPPED = ("fsync", "replace", "rename", "link", "unlink", "mkdir", "makedirs", "rmdir")
+_WRAPPED = (
+    "fsync",
+    "replace",
+    "rename",
+    "link",
+    "unlink",
+    "mkdir",
+    "makedirs",
+    "rmdir",
+    "sendfile",
+)
 
 
 class Steps:

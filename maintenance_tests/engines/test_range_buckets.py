@@ -31,6 +31,7 @@ def pairs(batches: Any) -> list[tuple[int | None, int]]:
     ]
 
 
+@settings(deadline=None)
 @given(st.lists(VALUES, max_size=6), st.integers(1, 9))
 def test_merging_runs_is_sorting_their_rows(runs: list[list[int | None]], rows: int) -> None:
     ordered, everything = [], []

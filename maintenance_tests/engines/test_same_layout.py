@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maintenance_assets import optimize
+from maintenance_assets.engines import spark_shuffle
 from maintenance_assets.engines.spark_engine import SparkEngine
 from maintenance_tests.conftest import ONE_WORKER
 
@@ -80,11 +81,16 @@ def test_duckdb_lays_out_as_pyarrow_does(
 @pytest.mark.spark
 @pytest.mark.slow
 @ONE_WORKER
-@settings(QUICK, max_examples=5)
-@given(files=FILES.filter(lambda files: sum(map(len, files)) > 12), keys=KEYS)
+@settings(QUICK, max_examples=6)
+@given(
+    files=FILES.filter(lambda files: sum(map(len, files)) > 12),
+    keys=KEYS,
+    few_rows=st.sampled_from([0, spark_shuffle.FEW_ROWS]),
+)
 def test_a_spark_shuffle_lays_out_as_pyarrow_does(
-    tmp_path: Path, spark: Any, files: Any, keys: list[str]
+    tmp_path: Path, spark: Any, monkeypatch: Any, files: Any, keys: list[str], few_rows: int
 ) -> None:
+    monkeypatch.setattr(spark_shuffle, "FEW_ROWS", few_rows)  # more are counted in two steps
     found: list[Any] = []
     for engine in ("pyarrow", SparkEngine(spark, shuffle_bytes=0)):
         root = write(tmp_path / "lake", files)

@@ -150,6 +150,17 @@ def failure(result: dagster.ExecuteInProcessResult) -> str:
     return failed.description if failed else data.error.to_string()
 
 
+def check(place: Location, name: str) -> Any:
+    """Evaluate one check as the UI does."""
+    selection = dagster.AssetSelection.checks(dagster.AssetCheckKey(KEY, name))
+    job = dagster.define_asset_job("checked", selection)
+    defs = dagster.Definitions.merge(place.definitions, dagster.Definitions(jobs=[job]))
+    result = defs.resolve_job_def("checked").execute_in_process(instance=place.instance)
+    (evaluation,) = result.get_asset_check_evaluations()
+    assert evaluation.check_name == name
+    return evaluation
+
+
 @contextmanager
 def location(lake: Lake, **fields: Any) -> Iterator[Location]:
     """The dataset in an instance of its own."""

@@ -1,7 +1,5 @@
 """The checks, each on data that passes and on data that does not."""
 
-from typing import Any
-
 import dagster
 import pyarrow as pa
 import pytest
@@ -10,20 +8,17 @@ from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.storage.filesystems import open_store
 from maintenance_assets.storage.lease import Lease
 from maintenance_tests.datasets import Lake, one_row_files
-from maintenance_tests.orchestration.location import DAYS, KEY, Location, location, plain, two_days
+from maintenance_tests.orchestration.location import (
+    DAYS,
+    KEY,
+    Location,
+    check,
+    location,
+    plain,
+    two_days,
+)
 
 WARN, ERROR = dagster.AssetCheckSeverity.WARN, dagster.AssetCheckSeverity.ERROR
-
-
-def check(place: Location, name: str) -> Any:
-    """Evaluate one check as the UI does."""
-    selection = dagster.AssetSelection.checks(dagster.AssetCheckKey(KEY, name))
-    job = dagster.define_asset_job("checked", selection)
-    defs = dagster.Definitions.merge(place.definitions, dagster.Definitions(jobs=[job]))
-    result = defs.resolve_job_def("checked").execute_in_process(instance=place.instance)
-    (evaluation,) = result.get_asset_check_evaluations()
-    assert evaluation.check_name == name
-    return evaluation
 
 
 def test_small_files(local: Lake) -> None:

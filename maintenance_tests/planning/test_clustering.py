@@ -11,21 +11,39 @@ from hypothesis import strategies as st
 from maintenance_assets.planning.clustering import (
     CellCounts,
     Router,
+    StretchCounter,
+    Stretches,
     bits_per_column,
     cut,
     starts_of_files,
 )
 from maintenance_assets.planning.packing import split_evenly
 
-FILES = st.lists(st.lists(st.integers(0, 6), max_size=30), min_size=1, max_size=6)
+FILES = st.lists(
+    st.lists(st.sampled_from([0, 1, 2, 3, 40, 41, 2000, 4095]), max_size=30),
+    min_size=1,
+    max_size=6,
+)
+
+
+BITS = 12
+"""Of a cell: more than a stretch has."""
+
+
+def stretches_of(cells: list[Any], output_rows: tuple[int, ...]) -> Stretches:
+    counter = StretchCounter(BITS, len(output_rows))
+    for one in cells:
+        counter.add(one)
+    return counter.stretches(output_rows)
 
 
 def routed(files: list[list[int]], outputs: int, batch_rows: int) -> list[list[int]]:
     """The output of each row of each file, batch by batch."""
     cells = [np.array(file, np.uint32) for file in files]
-    counts = [CellCounts.of(one) for one in cells]
-    rows = sum(map(len, files))
-    cuts = cut(CellCounts.total(counts), split_evenly(rows, outputs))
+    output_rows = split_evenly(sum(map(len, files)), outputs)
+    stretches = stretches_of(cells, output_rows)
+    counts = [CellCounts.of(stretches.within(one)) for one in cells]
+    cuts = cut(stretches, CellCounts.total(counts), output_rows)
     found = []
     for one, start in zip(cells, starts_of_files(cuts, counts), strict=True):
         router = Router(cuts, start)
@@ -57,8 +75,18 @@ def test_rows_of_one_cell_are_cut_exactly() -> None:
 
 
 def test_counts_that_do_not_match_the_plan_are_refused() -> None:
+    cells = np.array([1, 1, 2], np.uint32)
+    stretches = stretches_of([cells], (2, 1))
     with pytest.raises(ValueError, match="3 rows cannot be cut into 4"):
-        cut(CellCounts.of(np.array([1, 1, 2], np.uint32)), [2, 2])
+        cut(stretches, CellCounts.of(cells), [2, 2])
+    with pytest.raises(ValueError, match="not counted over the same rows"):
+        cut(stretches, CellCounts.of(cells[:2]), [2, 1])
+
+
+def test_only_cells_around_the_cuts_are_counted_file_by_file() -> None:
+    cells = np.arange(4096, dtype=np.uint32)
+    stretches = stretches_of([cells], (1024,) * 4)
+    assert len(stretches.within(cells)) == 3 * 4096 // 2**9
 
 
 @pytest.mark.parametrize(
