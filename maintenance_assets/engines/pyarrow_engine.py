@@ -22,6 +22,7 @@ from maintenance_assets.engines.protocol import (
     ScanOutcome,
     ScanTask,
 )
+from maintenance_assets.engines.read_ahead import reading_ahead
 from maintenance_assets.engines.read_kernel import read_file
 from maintenance_assets.engines.repartition_kernel import repartition_rows
 from maintenance_assets.engines.repartition_task import (
@@ -153,19 +154,20 @@ def _has_several_row_groups(group: RewriteGroup) -> bool:
 
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:
     group = task.group
-    batches = (
-        batch
-        for file in group.files
-        for batch in read_file(file, group.schema, access, max(1, memory_bytes // 16))
-    )
-    write_files(
-        check_ordered(batches, group.schema),
-        group.schema,
-        list(zip(task.staged, group.output_rows, strict=True)),
-        group.writer,
-        access,
-        row_group_bytes=_row_group_bytes(group, memory_bytes),
-    )
+    with reading_ahead(group.files, access) as sources:
+        batches = (
+            batch
+            for file in group.files
+            for batch in read_file(file, group.schema, sources, max(1, memory_bytes // 16))
+        )
+        write_files(
+            check_ordered(batches, group.schema),
+            group.schema,
+            list(zip(task.staged, group.output_rows, strict=True)),
+            group.writer,
+            access,
+            row_group_bytes=_row_group_bytes(group, memory_bytes),
+        )
 
 
 def _row_group_bytes(group: RewriteGroup, memory_bytes: int) -> int:

@@ -20,6 +20,8 @@ MAX_BATCH_ROWS = 64 * 1024
 _PROBE_ROWS = 128
 _MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
+_THREADS_FROM = MIB
+"""Columns of a smaller file are decoded sooner than handed to threads."""
 _NANOSECONDS = 1_000_000_000
 RowGroups = Callable[[Any], Sequence[int]]
 """From the metadata of a file to the row groups of it that are to be read."""
@@ -83,10 +85,13 @@ def _read_batches(
         metadata = parquet.metadata
         wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
         batch_rows = _batch_rows(parquet, file, batch_bytes, columns, wanted[:1], reading)
+        several = file.size_bytes > _THREADS_FROM
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
         for groups in _portions(metadata, portion_rows, wanted):
-            for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=columns):
+            for batch in parquet.iter_batches(
+                batch_rows, row_groups=groups, columns=columns, use_threads=several
+            ):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
             if check is not None:

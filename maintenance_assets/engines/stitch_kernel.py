@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
+from maintenance_assets.engines.read_ahead import reading_ahead
 from maintenance_assets.engines.stitch_footer import Footer, RowGroup, parse_footer
 from maintenance_assets.engines.stitch_runs import RunEncoder, empty_footer, memory_footer
 from maintenance_assets.engines.stitch_schema import require_can_hold_encoded, require_same_meaning
@@ -50,10 +51,16 @@ def _write(
     with (
         ThreadPoolExecutor(workers, thread_name_prefix="encode") as encoders,
         ThreadPoolExecutor(threads, thread_name_prefix="fetch") as readers,
+        reading_ahead(_decoded(task.group.files, found), access) as sources,
     ):
-        runs = RunEncoder(task.group, found.runs, access, memory_bytes, workers, encoders)
+        runs = RunEncoder(task.group, found.runs, sources, memory_bytes, workers, encoders)
         with closing(_Files(task.group.files, found, access, readers)) as files:
             _Stitching(task, access, found, files, runs).write()
+
+
+def _decoded(files: Sequence[DataFile], found: Recipe) -> list[DataFile]:
+    """Files that are decoded, in order."""
+    return [files[at] for at in dict.fromkeys(span.file for run in found.runs for span in run)]
 
 
 @dataclass(slots=True)
