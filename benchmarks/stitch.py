@@ -96,6 +96,7 @@ def _with_duckdb(folder: Path, target: Path) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
+        connection.execute("SET enable_progress_bar = false")
         connection.execute(
             f"COPY (FROM read_parquet('{folder}/*.parquet')) TO '{target}' "
             f"(FORMAT parquet, COMPRESSION snappy, FILE_SIZE_BYTES '{TARGET_MB}MB', "
