@@ -24,6 +24,8 @@ _LOCAL_PORTION = 64
 """A local footer takes a tenth of a millisecond: handing each to a thread would cost more."""
 _LOOK_AHEAD = 1024
 _REMOTE_READERS = 32
+_SIGNATURE_BYTES = 28
+"""Behind a footer that can be read although columns are encrypted."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 _CODEC_NAMES = {"uncompressed": "none"}
 
@@ -120,7 +122,11 @@ def _open_footer(store: Store, listed: Listed) -> tuple[pq.ParquetFile, int]:
         raise _UnreadableError("the footer is longer than the file (truncated or corrupt)")
     if footer_bytes > len(tail):
         tail = store.tail(listed.path, footer_bytes, listed.size_bytes)
-    return pq.ParquetFile(pa.BufferReader(tail)), footer_bytes
+    parquet = pq.ParquetFile(pa.BufferReader(tail))
+    if footer_bytes - 8 == parquet.metadata.serialized_size + _SIGNATURE_BYTES:
+        # PyArrow would end the whole process on the first look at an encrypted column.
+        raise _UnreadableError("its columns are encrypted; encrypted files are not supported")
+    return parquet, footer_bytes
 
 
 def _data_file(
@@ -158,11 +164,18 @@ def _data_file(
         encodings=tuple(_encoding(names) for names in encodings),
         has_page_index=page_index,
         sorting=_sorting(metadata),
-        created_by=sys.intern(metadata.created_by or ""),
+        created_by=_created_by(metadata),
         footer_bytes=footer_bytes,
         group_rows=_group_rows(metadata) if len(group_bytes) > 1 else (),
         group_bytes=tuple(group_bytes) if len(group_bytes) > 1 else (),
     )
+
+
+def _created_by(metadata: Any) -> str:
+    try:
+        return sys.intern(metadata.created_by or "")
+    except UnicodeDecodeError:
+        return ""  # nobody's name that we know
 
 
 def _group_rows(metadata: Any) -> tuple[int, ...]:

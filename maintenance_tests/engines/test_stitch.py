@@ -1,5 +1,6 @@
 """Stitched files: every byte of every column as it was, under a footer that all readers follow."""
 
+import base64
 import io
 from typing import Any
 
@@ -8,11 +9,17 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.parquet.encryption as encryption
 import pytest
 
-from maintenance_assets.engines.stitch_footer import KEY_VALUES, ROW_GROUPS, parse_footer
+from maintenance_assets.engines.stitch_footer import (
+    KEY_VALUES,
+    ROW_GROUPS,
+    StitchObstacleError,
+    parse_footer,
+)
 from maintenance_assets.engines.thrift import I64, int_bytes, list_bytes, struct_bytes, to_int
-from maintenance_assets.errors import IncompleteMaintenanceError
+from maintenance_assets.errors import IncompleteMaintenanceError, UnreadableFileError
 from maintenance_tests.datasets import Lake, assert_same_table, parquet_bytes
 from maintenance_tests.engines.test_page_checksums import page_bytes
 from maintenance_tests.stitching import (
@@ -180,10 +187,6 @@ def set_field(where: Any, number: int) -> Any:
     return change
 
 
-def encrypted(footer: Any) -> None:
-    footer.fields[8] = (12, b"\0")
-
-
 def other_order(footer: Any) -> None:
     footer.fields.pop(7)
 
@@ -234,6 +237,41 @@ def test_pages_that_do_not_add_up_are_encoded(local: Lake) -> None:
     with pytest.raises(IncompleteMaintenanceError):
         local.compact("pyarrow", mode="stitch")
     assert len(local.files()) == 2
+
+
+class _Keys(encryption.KmsClient):
+    """Keys that are their own wrapping."""
+
+    def wrap_key(self, key_bytes: bytes, _: str) -> bytes:
+        return base64.b64encode(key_bytes)
+
+    def unwrap_key(self, wrapped_key: bytes, _: str) -> bytes:
+        return base64.b64decode(wrapped_key)
+
+
+def with_encrypted_column(table: Any) -> bytes:
+    """A file whose footer everybody can read, and one of its columns nobody."""
+    configuration = encryption.EncryptionConfiguration(
+        footer_key="key", column_keys={"key": ["secret"]}, plaintext_footer=True
+    )
+    factory = encryption.CryptoFactory(lambda _: _Keys())
+    properties = factory.file_encryption_properties(encryption.KmsConnectionConfig(), configuration)
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, encryption_properties=properties) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def test_encrypted_columns_are_refused_by_name(local: Lake) -> None:
+    content = with_encrypted_column(pa.table({"id": range(10), "secret": range(10)}))
+    with pytest.raises(StitchObstacleError, match="the file is encrypted or signed"):
+        footer_of(content)
+    for part in range(2):
+        local.put(f"{part}.parquet", content)
+    before = local.tree()
+    with pytest.raises(UnreadableFileError, match="its columns are encrypted"):
+        local.compact("pyarrow")
+    assert local.tree() == before
 
 
 # -- damage ------------------------------------------------------------------------------------
