@@ -14,6 +14,7 @@ from maintenance_assets.engines.dictionaries import OrderedCategories
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.range_buckets import (
     RangeBuckets,
+    joined,
     with_position,
     without_position,
 )
@@ -259,7 +260,7 @@ def _split(
     routed = np.concatenate(outputs)
     order = np.argsort(routed, kind="stable")
     ordered = routed[order]
-    whole = (batches[0] if len(batches) == 1 else pa.concat_batches(batches)).take(pa.array(order))
+    whole = joined(batches).take(pa.array(order))
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
         yield int(ordered[begin]), whole.slice(begin, end - begin)

@@ -1,5 +1,6 @@
 """Rows into the files of their directories: however many there are, in bounded memory."""
 
+import base64
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +33,12 @@ from maintenance_assets.engines.write_kernel import writer_arguments
 from maintenance_assets.model.plans import WriterOptions
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
-from maintenance_assets.planning.file_metadata import PANDAS, has_range_index, with_row_count
+from maintenance_assets.planning.file_metadata import (
+    ARROW_SCHEMA,
+    PANDAS,
+    has_range_index,
+    with_row_count,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -340,12 +346,15 @@ class _OpenFile:
 
     def close(self) -> PlacedFile:
         """End the file."""
-        metadata = with_row_count(self._form.schema, self.rows).metadata or {}
+        schema = with_row_count(self._form.schema, self.rows)
+        metadata = schema.metadata or {}
         if not self._form.options.store_arrow_schema and metadata:
             # pyarrow leaves all metadata out together with the Arrow schema.
             self._writer.add_key_value_metadata(metadata)
         elif self._form.numbers_rows:
-            self._writer.add_key_value_metadata({PANDAS: metadata[PANDAS]})
+            stored = base64.b64encode(schema.serialize().to_pybytes())
+            pandas = metadata[PANDAS]
+            self._writer.add_key_value_metadata({PANDAS: pandas, ARROW_SCHEMA: stored})
         self._stack.close()
         return PlacedFile(self._directory, self._path, self.rows)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
+from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning.orderable import orderable_column
 
 POSITION = "__maintenance_position"
@@ -33,6 +34,26 @@ def with_position(batch: _Batch, positions: Any) -> _Batch:
     return pa.RecordBatch.from_arrays([*batch.columns, positions], schema=schema)
 
 
+def joined(batches: Sequence[_Batch]) -> _Batch:
+    """All rows in one batch."""
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        return pa.concat_batches(batches)
+    except pa.ArrowInvalid as error:
+        narrow = [f.name for f in batches[0].schema if _is_narrow(f.type)]
+        if not narrow:
+            raise
+        raise RewriteError(
+            "together the files have more distinct values than the dictionary index of "
+            f"{', '.join(narrow)} can count ({error}). Write that column with a wider index."
+        ) from error
+
+
+def _is_narrow(type_: Any) -> bool:
+    return bool(pa.types.is_dictionary(type_) and type_.index_type.bit_width < 32)
+
+
 def without_position(batch: _Batch, schema: pa.Schema) -> _Batch:
     """The columns of the plan."""
     return pa.RecordBatch.from_arrays(batch.columns[:-1], schema=schema)
@@ -42,7 +63,7 @@ def sorted_slices(
     batches: list[_Batch], columns: Sequence[str], slice_bytes: int
 ) -> Iterator[_Batch]:
     """All rows, ordered by the columns with nulls last, then by position; empties the list."""
-    whole = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    whole = joined(batches)
     batches.clear()
     order = sort_order(whole, columns)
     rows = max(1, slice_bytes * whole.num_rows // max(1, whole.nbytes))
@@ -182,7 +203,7 @@ def merge_runs(runs: Iterable[Iterator[_Batch]], columns: Sequence[str]) -> Iter
         ends = [head.key(-1) for head in heads if head.ahead is not None]
         parts = [head.take(min(ends, default=None)) for head in heads]
         final = [part for part in parts if part.num_rows]
-        whole = final[0] if len(final) == 1 else pa.concat_batches(final)
+        whole = joined(final)
         yield whole if len(final) == 1 else whole.take(sort_order(whole, columns))
         heads = [head for head in heads if head.goes_on()]
 

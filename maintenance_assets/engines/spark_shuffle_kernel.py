@@ -27,7 +27,7 @@ from maintenance_assets.engines.cluster_kernel import (
 )
 from maintenance_assets.engines.dictionaries import check_dictionaries
 from maintenance_assets.engines.protocol import RewriteTask
-from maintenance_assets.engines.range_buckets import RangeBuckets
+from maintenance_assets.engines.range_buckets import RangeBuckets, joined
 from maintenance_assets.engines.spark_kernel import ExecutorAccess, Kernel, describe, unpack
 from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.planning.clustering import Cuts, StretchCounter, Stretches
@@ -152,7 +152,7 @@ class _Blocks:
 
     def flush(self) -> Iterator[Row]:
         for output, parts in sorted(self._parts.items()):
-            whole = pa.concat_batches(parts)
+            whole = joined(parts)
             rows = max(1, _MOST_BLOCK_BYTES * whole.num_rows // max(1, whole.nbytes))
             for start in range(0, whole.num_rows, rows):
                 yield {"output": output, "block": _block(whole.slice(start, rows))}

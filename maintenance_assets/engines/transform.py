@@ -4,22 +4,24 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.conform import conform_array, conform_batch
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning.content_hash import value_hashes
+from maintenance_assets.planning.schema_drift import widen
 
 _NOT_IN_POLARS = (
     pa.types.is_decimal256,
     pa.types.is_interval,
     lambda type_: type_.id in (pa.lib.Type_LIST_VIEW, pa.lib.Type_LARGE_LIST_VIEW),
 )
+
+_REMEDY = "Annotate the parameter of transform_fn as pyarrow.Table to get one of those"
 
 
 def wants_arrow(function: Callable[..., Any]) -> bool:
@@ -59,21 +61,11 @@ class Transform:
     def _to_polars(self, table: pa.Table) -> Any:
         import polars as pl
 
-        for field in table.schema:
-            if _is_foreign(field.type):
-                raise RewriteError(
-                    f"transform_fn gets a polars.DataFrame, and polars has no type for column "
-                    f"'{field.name}' ({field.type}). Annotate its parameter as pyarrow.Table to "
-                    "get one of those"
-                )
-        return pl.DataFrame(pl.from_arrow(table))
-
-    @cached_property
-    def _polars_types(self) -> dict[str, Any]:
-        """The types that columns have on their way out of polars."""
-        fields = [field for field in self.schema if not _is_foreign(field.type)]
-        schema = self._to_polars(pa.schema(fields).empty_table()).to_arrow().schema
-        return {field.name: field.type for field in schema}
+        try:
+            _refuse_foreign(table.schema)
+            return pl.DataFrame(pl.from_arrow(table))
+        except pl.exceptions.PolarsError as error:
+            raise RewriteError(_not_in_polars(table, error)) from error
 
     def _as_batch(self, returned: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(returned, pa.Table | pa.RecordBatch):
@@ -87,29 +79,34 @@ class Transform:
 
     def _restored(self, found: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Columns of a type that polars has another one for get theirs back."""
+        none = pa.Table.from_batches([batch.slice(0, 0)])
+        in_polars = {field.name: field.type for field in self._to_polars(none).to_arrow().schema}
         arrays, fields = [], []
         for field, array in zip(found.schema, found.columns, strict=True):
             position = self.schema.get_field_index(field.name)
-            if position >= 0 and field.type == self._polars_types.get(field.name):
+            if position >= 0 and field.type == in_polars.get(field.name):
                 original = batch.column(field.name)
-                self._require_faithful(field.name, original)
+                self._require_faithful(field.name, original, field.type)
                 array = _named(field.name, array, original)
                 field = self.schema.field(position)
             arrays.append(array)
             fields.append(field)
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
-    def _require_faithful(self, name: str, original: Any) -> None:
+    def _require_faithful(self, name: str, original: Any, there: Any) -> None:
         """Raise where the way into polars and back changes values."""
-        type_, there = original.type, self._polars_types[name]
-        if type_ == there or _only_wider(type_, there):
+        if original.type == there or _only_wider(original.type, there):
             return
         table = pa.table([original], names=[name])
         back = _one_batch(self._to_polars(table).to_arrow()).column(0)
-        if not np.array_equal(value_hashes(_named(name, back, original)), value_hashes(original)):
+        try:
+            again = _restore(back, original.type, original)
+            same = np.array_equal(value_hashes(again), value_hashes(original))
+        except (pa.ArrowException, ValueError):
+            same = False
+        if not same:
             raise RewriteError(
-                f"polars cannot hold all values of column '{name}' ({type_}). Annotate the "
-                "parameter of transform_fn as pyarrow.Table to get one of those"
+                f"polars cannot hold all values of column '{name}' ({original.type}). {_REMEDY}"
             )
 
 
@@ -125,6 +122,13 @@ def conformed(found: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 f"transform_fn returned a batch {what} column '{names[0]}', unlike the first one. "
                 "It has to return the same columns for every batch"
             )
+    for field in schema:
+        given = found.schema.field(field.name).type
+        if widen(field.type, given) != field.type:
+            raise RewriteError(
+                f"transform_fn returned column '{field.name}' as {given} after it had returned it "
+                f"as {field.type}. It has to return the same types for every batch"
+            )
     batch = conform_batch(found, schema, "what transform_fn returned")
     for field, array in zip(schema, batch.columns, strict=True):
         if not field.nullable and array.null_count:
@@ -132,6 +136,32 @@ def conformed(found: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
                 f"transform_fn returned nulls in column '{field.name}', which has to have values"
             )
     return batch
+
+
+def _refuse_foreign(schema: pa.Schema) -> None:
+    """Polars ends the thread rather than raise for some types."""
+    for field in schema:
+        if _is_foreign(field.type):
+            raise RewriteError(
+                f"polars has no type for column '{field.name}' ({field.type}). {_REMEDY}"
+            )
+
+
+def _not_in_polars(table: pa.Table, error: Exception) -> str:
+    """Which column polars did not take."""
+    import polars as pl
+
+    for name in table.column_names:
+        try:
+            pl.from_arrow(table.select([name]))
+        except pl.exceptions.PolarsError as why:
+            type_ = table.schema.field(name).type
+            return f"polars cannot hold column '{name}' ({type_}): {_first_line(why)}. {_REMEDY}"
+    return f"polars cannot hold the rows: {_first_line(error)}. {_REMEDY}"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
 
 
 def _is_polars(value: Any) -> bool:
@@ -147,6 +177,10 @@ def _is_foreign(type_: Any) -> bool:
         return _is_foreign(type_.value_type)
     if isinstance(type_, pa.BaseExtensionType):
         return _is_foreign(type_.storage_type)
+    if pa.types.is_map(type_):
+        return _is_foreign(type_.key_type) or _is_foreign(type_.item_type)
+    if pa.types.is_struct(type_) and not all(field.nullable for field in type_):
+        return True  # where the struct is null, polars makes its fields null as well
     return any(_is_foreign(type_.field(i).type) for i in range(type_.num_fields))
 
 
@@ -198,7 +232,7 @@ def _restore(array: Any, type_: Any, original: Any) -> Any:
         return pa.ExtensionArray.from_storage(type_, inner)
     if pa.types.is_fixed_size_binary(type_):
         return array.cast(pa.binary()).cast(type_)
-    return array.cast(type_, safe=True)
+    return conform_array(array, type_)
 
 
 def _categories(array: Any, type_: Any, original: Any) -> Any:

@@ -10,9 +10,8 @@ from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.operations.change import run_change
 from maintenance_assets.operations.results import ChangeResult
-from maintenance_assets.planning.bound_changes import BoundDelete, bind_delete
+from maintenance_assets.planning.bound_changes import BoundDelete, asked_columns, bind_delete
 from maintenance_assets.planning.dataset_columns import DatasetColumns
-from maintenance_assets.planning.expressions import column_names
 from maintenance_assets.planning.predicates import Predicate, parse_predicate
 
 
@@ -63,7 +62,7 @@ class _Delete:
     @property
     def asked(self) -> tuple[str, ...]:
         """Columns of the predicate."""
-        return column_names(self.predicate.tree)
+        return asked_columns(self.predicate)
 
     def bind(self, columns: DatasetColumns, directories: Sequence[str]) -> BoundDelete:
         """Bind it to the columns of a dataset."""

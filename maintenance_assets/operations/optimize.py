@@ -244,7 +244,7 @@ class _Clustering:
                 why = "new files and what they overlap; the rest stays good"
                 return proposal, decide(assessment, proposal, "incremental", why)
         why = (
-            "new files overlap too much of what is clustered"
+            "new files and what they overlap are not enough: the rest is far from a fresh layout"
             if added
             else "not clustered this way yet, or not any more"
         )

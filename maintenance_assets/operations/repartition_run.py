@@ -36,7 +36,7 @@ from maintenance_assets.operations.results import RepartitionResult
 from maintenance_assets.operations.verify import verify_files
 from maintenance_assets.planning.packing import Load, output_count
 from maintenance_assets.planning.repartitioning import check_lengths
-from maintenance_assets.storage.discovery import discover, list_dataset
+from maintenance_assets.storage.discovery import discover, list_dataset, select
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.footers import read_footers
 from maintenance_assets.storage.journal import InputEntry, OutputEntry, run_directory
@@ -133,6 +133,7 @@ class RepartitionRun:
         """All or nothing; the source goes last, if it is to go."""
         if not self.in_place:
             require_empty_target(self.target)
+        select(self.source, list_dataset(self.source).data, None)  # before a lease makes its root
         existed = self.target.exists(self.target.root)
         self.recovered = recover_store(self.source)
         if not self.in_place:
@@ -330,6 +331,11 @@ class RepartitionRun:
         engine: str,
         schema: pa.Schema,
     ) -> RepartitionResult:
+        for directory in sorted(rows):
+            if any(segment.endswith("=") for segment in directory.split("/")):
+                note = f"Spark refuses datasets with an empty partition value, here '{directory}'"
+                self.notes[note] = None
+                break
         return RepartitionResult(
             stats=stats,
             engine=engine,

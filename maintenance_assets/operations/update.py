@@ -10,9 +10,8 @@ from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.operations.change import run_change
 from maintenance_assets.operations.results import ChangeResult
-from maintenance_assets.planning.bound_changes import BoundUpdate, bind_update
+from maintenance_assets.planning.bound_changes import BoundUpdate, asked_columns, bind_update
 from maintenance_assets.planning.dataset_columns import DatasetColumns
-from maintenance_assets.planning.expressions import column_names
 from maintenance_assets.planning.predicates import Predicate, parse_predicate
 from maintenance_assets.planning.values import Value, parse_value
 
@@ -79,7 +78,7 @@ class _Update:
     @property
     def asked(self) -> tuple[str, ...]:
         """Columns of the predicate, and those that might turn out to be partition columns."""
-        return tuple(dict.fromkeys((*column_names(self.predicate.tree), *self.values)))
+        return tuple(dict.fromkeys((*asked_columns(self.predicate), *self.values)))
 
     def bind(self, columns: DatasetColumns, directories: Sequence[str]) -> BoundUpdate:
         """Bind it to the columns of a dataset."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -47,13 +48,27 @@ def check_assignable(source: ArrowType, target: ArrowType) -> None:
 
 
 def _nests_alike(source: ArrowType, target: ArrowType) -> bool:
-    if not (pa.types.is_nested(source) and pa.types.is_nested(target)):
+    """Whether both are nested in the same way, down to values that can be assigned."""
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        names = [[one.field(i).name for i in range(one.num_fields)] for one in (source, target)]
+        if names[0] != names[1]:
+            return False
+    elif not any(check(source) and check(target) for check in (_is_list, pa.types.is_map)):
         return False
+    pairs = [(source.field(i).type, target.field(i).type) for i in range(source.num_fields)]
+    return all(_goes_into(one, other) for one, other in pairs)
+
+
+def _goes_into(source: ArrowType, target: ArrowType) -> bool:
     try:
-        pa.array([], source).cast(target)
-    except pa.ArrowException:
+        check_assignable(source if pa.types.is_nested(source) else plain_type(source), target)
+    except ValueError:
         return False
     return True
+
+
+def _is_list(type_: ArrowType) -> bool:
+    return bool(pa.types.is_list(type_) or pa.types.is_large_list(type_))
 
 
 def assign(values: Array, target: ArrowType) -> Array:
@@ -137,18 +152,27 @@ def _inferred(value: Any) -> Any:
     if isinstance(value, _NOT_ONE_VALUE):
         raise ValueError(f"Expected one value, not a {type(value).__name__}")
     try:
-        return pa.scalar(value)
+        return pa.scalar(_known_to_arrow(value))
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise ValueError(
             f"{value!r} of type {type(value).__name__} is not a value: {error}"
         ) from error
 
 
+def _known_to_arrow(value: Any) -> Any:
+    """What Arrow would not take as it is, in a form that it does."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return pa.scalar(value, pa.uint64()) if 0 <= value < 2**64 else Decimal(value)
+    if isinstance(value, np.datetime64) and np.datetime_data(value)[0] == "D":
+        return value.item()
+    return value
+
+
 def _leaf(value: Any, target: ArrowType) -> Any:
     plain = plain_type(target)
-    if isinstance(value, float) and family(plain) is Family.DECIMAL:
-        value = _shortest_decimal(value)
-    scalar = value if isinstance(value, pa.Scalar) else _inferred(value)
+    as_decimal = isinstance(value, float) and family(plain) is Family.DECIMAL
+    given = _shortest_decimal(value) if as_decimal else value
+    scalar = given if isinstance(given, pa.Scalar) else _inferred(given)
     given = plain_array(pa.array([scalar], scalar.type), plain_type(scalar.type))
     own = family(given.type)
     if {own, family(plain)} & {Family.OTHER} and given.type != plain:

@@ -132,7 +132,7 @@ class _Binder:
         type_ = self._schema.field(path[0]).type
         for depth, name in enumerate(path[1:], 1):
             type_ = self._below(node, ".".join(path[:depth]), type_, name)
-        return typed.Field(path, plain_type(type_), type_)
+        return field_at(path, type_, self._schema)
 
     def _unknown(self, name: str, count: int) -> str:
         if count > 1:
@@ -228,6 +228,18 @@ class _Binder:
             node.span, lambda: unified([*values, self.bind(node.otherwise)], node.span)
         )
         return typed.Case(tuple(zip(conditions, branches, strict=True)), otherwise)
+
+
+def field_at(path: tuple[str, ...], type_: ArrowType, schema: pa.Schema) -> typed.Field:
+    """A column, or a field below one, of a schema."""
+    return typed.Field(path, plain_type(type_), type_, _is_alone(path, schema))
+
+
+def _is_alone(path: tuple[str, ...], schema: pa.Schema) -> bool:
+    """Whether a dotted name means one column: `a.b` may be a column, and a field of `a`."""
+    name = ".".join(path)
+    owners = [one for one in schema.names if one == name or name.startswith(f"{one}.")]
+    return len(owners) == 1
 
 
 def compare_typed(operator: str, left: Typed, right: Typed) -> Typed:

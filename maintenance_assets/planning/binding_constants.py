@@ -128,6 +128,8 @@ _NOWHERE = Place(None, False)
 def locate(other: Constant, type_: ArrowType) -> Place:
     """The place of a constant that is not NULL; ValueError in words if it does not compare."""
     own, theirs = family(type_), family(other.type)
+    if other.type == type_ and own is not Family.OTHER:
+        return Place(other.scalar, True)
     if theirs is Family.TEXT and own in TEMPORAL and own is not Family.DURATION:
         parsed_as = pa.timestamp("ns") if own is Family.DATE else type_
         return _temporal(parse_moment(other.scalar.as_py(), parsed_as), type_)

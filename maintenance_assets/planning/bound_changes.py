@@ -17,6 +17,7 @@ from maintenance_assets.planning.changes import (
     Rule,
 )
 from maintenance_assets.planning.dataset_columns import DatasetColumns
+from maintenance_assets.planning.expressions import column_names
 from maintenance_assets.planning.fitting import plain_type
 from maintenance_assets.planning.moves import Moves
 from maintenance_assets.planning.predicates import Predicate
@@ -143,6 +144,14 @@ def bind_update(
         assigned,
         tuple(name for name in new if name not in columns.schema.names),
     )
+
+
+def asked_columns(predicate: Predicate) -> tuple[str, ...]:
+    """Columns, nested ones by dotted path, whose ranges tell where a predicate can be true."""
+    if predicate.tree is None:
+        names: tuple[str, ...] = predicate.foreign.names()
+        return names
+    return column_names(predicate.tree)
 
 
 def refuse_odd_column(name: str, columns: DatasetColumns) -> None:

@@ -229,18 +229,24 @@ def _struct(array: Any) -> Hashes:
 
 def _list(array: Any) -> Hashes:
     offsets = _offsets(array)
-    values = array.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
-    return _of_items(value_hashes(values), offsets - offsets[0])
+    begin, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    items = value_hashes(array.values.slice(begin, count))
+    return _of_items(items, offsets[:-1] - begin, np.diff(offsets))
 
 
 def _fixed_list(array: Any) -> Hashes:
     size = array.type.list_size
-    values = array.values.slice(array.offset * size, len(array) * size)
-    return _of_items(value_hashes(values), np.arange(len(array) + 1, dtype=np.int64) * size)
+    items = value_hashes(array.values.slice(array.offset * size, len(array) * size))
+    lengths = np.full(len(array), size, np.int64)
+    return _of_items(items, np.arange(len(array), dtype=np.int64) * size, lengths)
 
 
 def _list_view(array: Any) -> Hashes:
-    return _list(array.cast(pa.large_list(array.type.value_field)))
+    """Lists that may lie anywhere; those of nulls are not looked at."""
+    is_null = pc.is_null(array).to_numpy(zero_copy_only=False)
+    lengths = np.where(is_null, 0, array.sizes.to_numpy()).astype(np.int64)
+    starts = np.where(is_null, 0, array.offsets.to_numpy()).astype(np.int64)
+    return _of_items(value_hashes(array.values), starts, lengths)
 
 
 def _map(array: Any) -> Hashes:
@@ -249,19 +255,17 @@ def _map(array: Any) -> Hashes:
     pairs = np.zeros(count, np.uint64)
     _combine(pairs, value_hashes(array.keys.slice(begin, count)), _factor("key"))
     _combine(pairs, value_hashes(array.items.slice(begin, count)), _factor("item"))
-    return _of_items(pairs, offsets - begin)
+    return _of_items(pairs, offsets[:-1] - begin, np.diff(offsets))
 
 
-def _of_items(items: Hashes, offsets: Any) -> Hashes:
+def _of_items(items: Hashes, starts: Any, lengths: Any) -> Hashes:
     """Lists by what is in them and where: by differences of sums, not list by list."""
     items = items.copy()
     _finish(items)
-    powers = _powers(_STEP, len(items))
     sums = np.zeros(len(items) + 1, np.uint64)
-    np.cumsum(items * powers, dtype=np.uint64, out=sums[1:])
-    starts = offsets[:-1]
-    found = (sums[offsets[1:]] - sums[starts]) * _powers(_BACK, len(items) + 1)[starts]
-    found += np.diff(offsets).astype(np.uint64) * _MIX
+    np.cumsum(items * _powers(_STEP, len(items)), dtype=np.uint64, out=sums[1:])
+    found = (sums[starts + lengths] - sums[starts]) * _powers(_BACK, len(items) + 1)[starts]
+    found += lengths.astype(np.uint64) * _MIX
     _finish(found)
     return found
 

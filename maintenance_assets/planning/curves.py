@@ -40,10 +40,14 @@ def _keys(ids: Sequence[Ids], bits: int, curve: Curve) -> Ids:
 
 @lru_cache(maxsize=4)
 def _hilbert_table(axes: int, bits: int) -> Ids:
-    points = np.arange(1 << (axes * bits), dtype=np.uint64)
+    table = np.empty(1 << (axes * bits), np.uint64)
     mask = np.uint64((1 << bits) - 1)
-    ids = [(points >> np.uint64(bits * (axes - 1 - axis))) & mask for axis in range(axes)]
-    return _keys(ids, bits, "hilbert")
+    # A part at a time: what it takes to make a table is many times as large as the table.
+    for start in range(0, len(table), _SMALL_TABLE):
+        points = np.arange(start, min(start + _SMALL_TABLE, len(table)), dtype=np.uint64)
+        ids = [(points >> np.uint64(bits * (axes - 1 - axis))) & mask for axis in range(axes)]
+        table[start : start + len(points)] = _keys(ids, bits, "hilbert")
+    return table
 
 
 def _joined(ids: Sequence[Ids], bits: int) -> Ids:

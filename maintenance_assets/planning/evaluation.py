@@ -65,7 +65,10 @@ def read_field(batch: pa.RecordBatch, field: typed.Field) -> Array:
 
 def evaluate(node: Typed, rows: Rows) -> Array:
     """The value of an expression for each row."""
-    return broadcast(_value(node, rows), rows.count)
+    found = broadcast(_value(node, rows), rows.count)
+    if len(found) != rows.count:
+        raise RewriteError(f"{len(found)} values came out of {rows.count} rows")
+    return found
 
 
 def broadcast(value: Any, count: int) -> Array:

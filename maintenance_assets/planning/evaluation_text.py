@@ -99,6 +99,7 @@ def replaced(values: Array, old: str, new: str) -> Array:
 def joined(arguments: list[Array], skip_nulls: bool) -> Array:
     """Text after text; with a NULL among them NULL, or without it."""
     texts = [argument.cast(pa.large_string()) for argument in arguments]
-    separator = pa.scalar("", pa.large_string())
+    nothing = pa.scalar("", pa.large_string())
     handling = "skip" if skip_nulls else "emit_null"
-    return pc.binary_join_element_wise(*texts, separator, null_handling=handling)
+    # Arrow leaves out a row of which all texts are null, so there is always one that is not.
+    return pc.binary_join_element_wise(nothing, *texts, nothing, null_handling=handling)

@@ -7,7 +7,7 @@ and nanoseconds for all that is time. They may be too wide, and never too narrow
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -55,17 +55,35 @@ def anything(type_: ArrowType) -> Extent:
     return Extent(has_nan=family(type_) is Family.FLOAT)
 
 
-def extent_of(field: Field, ranges: Ranges, constants: Constants) -> Extent:
-    """What is known of a column."""
-    known = constants.get(field.name)
-    if known is not None:
-        found = _from_constant(known, field.type)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the columns of a file, or supposed of them."""
+
+    ranges: Ranges
+    constants: Constants
+    supposed_nan: Mapping[tuple[str, ...], bool] = field(default_factory=dict)
+    """Columns of floats that are supposed to be NaN, or anything but NaN."""
+
+    def extent(self, column: Field) -> Extent:
+        """What a column can be."""
+        found = self._extent(column)
+        if column.path not in self.supposed_nan:
+            return found
+        if self.supposed_nan[column.path]:
+            return Extent(has_null=False, has_value=False, has_nan=True)
+        return replace(found, has_nan=False)
+
+    def _extent(self, column: Field) -> Extent:
+        if not column.alone:
+            return anything(column.type)
+        constant = self.constants.get(column.name)
+        found = None if constant is None else _from_constant(constant, column.type)
         if found is not None:
             return found
-    if family(field.type) is Family.NULL:
-        return NOTHING
-    range_ = ranges.get(field.name)
-    return anything(field.type) if range_ is None else _from_range(range_, field.type)
+        if family(column.type) is Family.NULL:
+            return NOTHING
+        range_ = self.ranges.get(column.name)
+        return anything(column.type) if range_ is None else _from_range(range_, column.type)
 
 
 def point(scalar: Any) -> Extent:

@@ -14,15 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from maintenance_assets.planning import typed
-from maintenance_assets.planning.extents import (
-    NOTHING,
-    Constants,
-    Extent,
-    Ranges,
-    anything,
-    extent_of,
-    point,
-)
+from maintenance_assets.planning.extents import NOTHING, Extent, Known, anything, point
 from maintenance_assets.planning.families import (
     DAY_NANOSECONDS,
     MOMENTS,
@@ -39,18 +31,18 @@ _SECOND = 1_000_000_000
 _Bounds = tuple[Any, Any]
 
 
-def extent(node: Typed, ranges: Ranges, constants: Constants) -> Extent:
+def extent(node: Typed, known: Known) -> Extent:
     """What a value can be."""
     match node:
         case typed.Field():
-            return extent_of(node, ranges, constants)
+            return known.extent(node)
         case typed.Constant():
             return point(node.scalar)
         case typed.Case():
             values = [value for _, value in node.branches]
-            return _union([extent(one, ranges, constants) for one in (*values, node.otherwise)])
+            return _union([extent(one, known) for one in (*values, node.otherwise)])
         case typed.Arithmetic() | typed.Negate() | typed.Cast() | typed.Call():
-            operands = [extent(child, ranges, constants) for child in typed.children(node)]
+            operands = [extent(child, known) for child in typed.children(node)]
             return _computed(node, operands)
         case _:
             return anything(node.type)
@@ -63,11 +55,18 @@ def _computed(node: Any, operands: Sequence[Extent]) -> Extent:
     keeps_null = not (isinstance(node, typed.Call) and node.name in _SKIP_NULL)
     if keeps_null and not all(one.has_value or one.has_nan for one in operands):
         return NOTHING
+    if _keeps_nan(node) and any(one.has_nan and not one.has_value for one in operands):
+        return Extent(has_value=False, has_nan=True)
     found = _bounds(node, operands)
     return whole if found is None else replace(whole, low=found[0], high=found[1])
 
 
 _SKIP_NULL = frozenset({"concat", "greatest", "least", "nullif"})
+
+
+def _keeps_nan(node: Any) -> bool:
+    """Whether the result is NaN, or NULL, as soon as one operand is NaN."""
+    return family(node.type) is Family.FLOAT and not isinstance(node, typed.Call)
 
 
 def _union(parts: Sequence[Extent]) -> Extent:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning import typed
-from maintenance_assets.planning.binding import compare_typed, member_of
+from maintenance_assets.planning.binding import compare_typed, field_at, member_of
 from maintenance_assets.planning.evaluation_compare import mirrored
 from maintenance_assets.planning.expressions import Span
 from maintenance_assets.planning.families import Family, family, plain_type
@@ -81,9 +82,19 @@ class ArrowExpression:
 def from_arrow(expr: Any) -> ArrowExpression:
     """A pyarrow Expression after a look inside; ValueError when it cannot be used."""
     for node in _walk(_stored(expr)):
-        if isinstance(node, _Call) and node.name == "random":
-            raise ValueError("The pyarrow expression uses random, which changes from call to call")
+        if isinstance(node, _Call):
+            _check_function(node.name)
     return ArrowExpression(expr)
+
+
+def _check_function(name: str) -> None:
+    if name == "random":
+        raise ValueError("The pyarrow expression uses random, which changes from call to call")
+    if name != "cast" and pc.get_function(name).kind != "scalar":
+        raise ValueError(
+            f"The pyarrow expression uses {name}, which does not work row by row. Here every row "
+            "is looked at by itself, so that the result does not depend on how files are read"
+        )
 
 
 def _decoded(table: pa.Table) -> pa.Table:
@@ -267,9 +278,13 @@ def _compare(operator: str, operand: Typed, other: Constant) -> Typed:
         return UNKNOWN
     found = compare_typed(operator, operand, other)
     if family(operand.type) is Family.FLOAT and operator in (">", ">="):
-        # To Arrow NaN is not greater, so all it is certain of is what is not.
-        return typed.And((found, UNKNOWN))
+        # To Arrow NaN is not greater than anything.
+        return typed.And((found, typed.Not(_is_nan(operand))))
     return found
+
+
+def _is_nan(operand: Typed) -> Typed:
+    return typed.Call("isnan", (operand,), pa.bool_(), _NOWHERE)
 
 
 def _is_exact(operand: Typed, other: Constant) -> bool:
@@ -321,7 +336,7 @@ def _field(path: tuple[str, ...], schema: pa.Schema) -> Field | None:
         if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
             return None
         type_ = type_.field(name).type
-    return Field(path, plain_type(type_), type_)
+    return field_at(path, type_, schema)
 
 
 def _option(options: Any, name: str) -> Any:

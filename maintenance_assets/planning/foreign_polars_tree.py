@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from maintenance_assets.planning import typed
-from maintenance_assets.planning.binding import compare_typed, member_of
+from maintenance_assets.planning.binding import compare_typed, field_at, member_of
 from maintenance_assets.planning.evaluation_compare import mirrored
 from maintenance_assets.planning.expressions import Span
 from maintenance_assets.planning.families import Family, family, plain_type, unit_nanoseconds
@@ -229,8 +229,7 @@ def _value(node: Node, schema: pa.Schema) -> Typed | None:
     ((kind, body),) = node.items()
     match kind:
         case "Column" if schema.names.count(body) == 1:
-            type_ = schema.field(body).type
-            return Field((body,), plain_type(type_), type_)
+            return field_at((body,), schema.field(body).type, schema)
         case "Literal":
             return _literal(body)
         case "Alias":

@@ -5,7 +5,8 @@ large and never too small. A file is only left out if true is not among them.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from maintenance_assets.planning import typed
 from maintenance_assets.planning.extents import (
     Constants,
     Extent,
+    Known,
     Ranges,
     after_prefix,
     bound,
@@ -27,42 +29,65 @@ _ALL: Outcomes = frozenset({True, False, None})
 
 def may_hold(condition: Typed, ranges: Ranges, constants: Constants) -> bool:
     """False only if the condition is certainly true for no row."""
-    return True in outcomes(condition, ranges, constants)
+    known = Known(ranges, constants)
+    floats = [one for one in typed.fields(condition) if known.extent(one).has_nan]
+    # Case by case: a number between 5 and 6 is not NaN, though NaN is above 5.
+    return any(
+        True in outcomes(condition, Known(ranges, constants, supposed))
+        for supposed in _suppositions(floats[:_MOST_CASES])
+    )
 
 
-def outcomes(node: Typed, ranges: Ranges, constants: Constants) -> Outcomes:
+_MOST_CASES = 4
+"""Columns of which it is considered that they are NaN, and that they are not."""
+
+
+def _suppositions(floats: list[typed.Field]) -> Iterator[dict[tuple[str, ...], bool]]:
+    for choice in product((False, True), repeat=len(floats)):
+        yield {one.path: nan for one, nan in zip(floats, choice, strict=True)}
+
+
+def outcomes(node: Typed, known: Known) -> Outcomes:
     """The outcomes that a condition can have."""
     match node:
         case typed.And() | typed.Or():
-            parts = [outcomes(operand, ranges, constants) for operand in node.operands]
+            parts = [outcomes(operand, known) for operand in node.operands]
             return _junction(parts, isinstance(node, typed.And))
         case typed.Not():
-            inner = outcomes(node.operand, ranges, constants)
+            inner = outcomes(node.operand, known)
             return frozenset(None if one is None else not one for one in inner)
         case typed.IsTruth():
-            inner = outcomes(node.operand, ranges, constants)
+            inner = outcomes(node.operand, known)
             return frozenset(one is node.value for one in inner)
         case typed.Compare():
-            sides = (extent(one, ranges, constants) for one in (node.left, node.right))
+            sides = (extent(one, known) for one in (node.left, node.right))
             return _comparison(node.operator, *sides)
         case typed.IsNull() | typed.Decided() | typed.Member() | typed.Like():
-            return _test(node, _operand(node.operand, ranges, constants))
+            return _test(node, _operand(node.operand, known))
         case typed.Field() | typed.Constant():
-            return _boolean(extent(node, ranges, constants))
+            return _boolean(extent(node, known))
         case typed.Case():
             values = (*(value for _, value in node.branches), node.otherwise)
-            return frozenset().union(*(outcomes(one, ranges, constants) for one in values))
+            return frozenset().union(*(outcomes(one, known) for one in values))
         case typed.Call(name="starts_with"):
-            return _like((node.options[0], None), extent(node.arguments[0], ranges, constants))
+            return _like((node.options[0], None), extent(node.arguments[0], known))
+        case typed.Call(name="isnan"):
+            return _is_nan(extent(node.arguments[0], known))
         case _:
             return _ALL
 
 
-def _operand(node: Typed, ranges: Ranges, constants: Constants) -> Extent:
+def _is_nan(values: Extent) -> Outcomes:
+    found: set[bool | None] = {None} if values.has_null else set()
+    found |= {True} if values.has_nan else set()
+    return frozenset(found | ({False} if values.has_value else set()))
+
+
+def _operand(node: Typed, known: Known) -> Extent:
     if isinstance(node, typed.Field | typed.Constant) or not pa.types.is_boolean(node.type):
-        return extent(node, ranges, constants)
+        return extent(node, known)
     # A condition as a value: whether it is NULL is known from its outcomes.
-    found = outcomes(node, ranges, constants)
+    found = outcomes(node, known)
     return Extent(has_null=None in found, has_value=found != {None})
 
 

@@ -22,6 +22,8 @@ class Field:
     type: ArrowType
     source: ArrowType
     """The type in the schema, of which `type` is the plain form."""
+    alone: bool = True
+    """No other column goes by the same dotted name, so that its name tells its range."""
 
     @property
     def name(self) -> str:

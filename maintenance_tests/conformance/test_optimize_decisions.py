@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from maintenance_assets import OptimizeResult, Progress, optimize
+from maintenance_assets import IncompleteMaintenanceError, OptimizeResult, Progress, optimize
 from maintenance_assets.model.clustering import ColumnOverlap
 from maintenance_assets.orchestration.metadata import decisions_table, gains_chart
 from maintenance_assets.planning.optimization import is_good
@@ -204,6 +204,17 @@ def test_column_named_as_our_position_is_a_column(local: Lake, engine: str) -> N
     local.write("a.parquet", {"row": range(10), name: list(range(10))[::-1]})
     cluster(local, [name], engine=engine)
     assert local.column("row") == list(range(10))[::-1]
+
+
+def test_categories_that_do_not_fit_their_index_are_named(local: Lake) -> None:
+    for part in range(3):
+        codes = pa.array([n % 100 for n in range(100)], pa.int8())
+        kind = pa.DictionaryArray.from_arrays(codes, [f"{part}-{n}" for n in range(100)])
+        local.write(f"{part}.parquet", pa.table({"a": range(100), "kind": kind}))
+    before = local.tree()
+    with pytest.raises(IncompleteMaintenanceError, match="than the dictionary index of kind can"):
+        cluster(local, rows=50)
+    assert local.tree() == before
 
 
 def test_nested_text_that_is_not_utf8_is_a_key(local: Lake) -> None:
