@@ -72,3 +72,12 @@ def test_a_copied_file_is_read_by_its_tail_and_in_blocks(counting: CountingFileS
         tails = [part for part in parts if part[1] == sizes[name]]
         assert len(tails) == 2
         assert len(blocks) == len(set(blocks)) <= -(-sizes[name] // (8 * 1024 * 1024)) + 1
+
+
+def test_a_footer_that_did_not_change_is_read_once(counting: CountingFileSystem) -> None:
+    lake = Lake("memory://counted")
+    one_row_files(lake, 3, "day=1")
+    one_row_files(lake, 1, "day=2")
+    (left,) = (lake.path(name) for name in lake.files("day=2"))
+    assert compact("/counted", filesystem=counting).stats.after_file_count == 2
+    assert len([path for path, _, _ in counting.reads if path == left]) == 1

@@ -364,3 +364,27 @@ def test_declared_orders_are_kept_where_a_file_is_split(local: Lake) -> None:
     assert local.compact("pyarrow", target_rows_per_file=100_000).mode == "stitch"
     for name in local.files():
         assert list(local.open(name).metadata.row_group(0).sorting_columns) == order
+
+
+# -- encoding by several workers ---------------------------------------------------------------
+
+
+def test_several_workers_write_what_one_would(local: Lake) -> None:
+    table = pa.table(
+        {"id": pa.array(range(800_000), pa.int32()), "text": ["a", None, "b", "c"] * 200_000}
+    )
+    outputs = []
+    for workers in (1, 2):
+        lake = local.below(f"workers-{workers}")
+        for part in range(2):
+            lake.write(f"{part}.parquet", table, write_page_index=True, compression="zstd")
+        result = lake.compact("pyarrow", mode="encode", max_workers=workers)
+        assert (result.mode, result.stats.after_file_count) == ("encode", 1)
+        outputs.append(lake.get(lake.only_file()))
+        assert lake.column("id") == 2 * list(range(800_000))
+    assert column_bytes(outputs[0]) == column_bytes(outputs[1])
+    assert chunk_facts(outputs[0]) == chunk_facts(outputs[1])
+    found = [pq.ParquetFile(io.BytesIO(output)) for output in outputs]
+    assert found[0].metadata.num_row_groups == found[1].metadata.num_row_groups > 1
+    assert found[0].schema_arrow.equals(found[1].schema_arrow, check_metadata=True)
+    assert found[0].metadata.created_by == found[1].metadata.created_by
