@@ -12,11 +12,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import catalog, engines, foundation, optimize
+from benchmarks import catalog, engines, foundation, optimize, stitch
 from benchmarks.harness import Line, machine, report
 
-MEASURES = (*foundation.MEASURES, *engines.MEASURES, *optimize.MEASURES, *catalog.MEASURES)
-CASES = {**foundation.CASES, **engines.CASES, **optimize.CASES, **catalog.CASES}
+PARTS = (foundation, engines, optimize, stitch, catalog)
+MEASURES = tuple(measure for part in PARTS for measure in part.MEASURES)
+CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 
 
 def main() -> int:

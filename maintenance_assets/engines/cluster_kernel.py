@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.dictionaries import OrderedCategories, has_nested_dictionary
+from maintenance_assets.engines.dictionaries import OrderedCategories
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.range_buckets import (
     RangeBuckets,
@@ -38,6 +38,7 @@ from maintenance_assets.planning.clustering import (
     starts_of_files,
 )
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
+from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
 T = TypeVar("T")
 _COUNT_ROWS = 1024 * 1024

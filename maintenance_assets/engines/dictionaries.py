@@ -11,6 +11,11 @@ import pyarrow.parquet as pq
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.planning.dictionaries import has_dictionary as has_dictionary
+from maintenance_assets.planning.dictionaries import has_nested_dictionary as has_nested_dictionary
+from maintenance_assets.planning.dictionaries import (
+    has_ordered_dictionary as has_ordered_dictionary,
+)
 
 _FEW_VALUES = 1024
 """Dictionaries up to this size are kept whole."""
@@ -18,27 +23,33 @@ _FEW_VALUES = 1024
 
 def check_dictionaries(group: RewriteGroup, paths: Sequence[str], access: FileAccess) -> None:
     """Raise unless every dictionary column that was written can be read again."""
-    narrow = [field.name for field in group.schema if _has_narrow_dictionary(field.type)]
     nested = has_nested_dictionary(group.schema)
-    if not narrow and not nested:
+    if not _narrow_columns(group.schema) and not nested:
         return
     for path in paths:
         with access.open_input(path) as handle:
             parquet = pq.ParquetFile(handle)
             if nested:
                 _check_row_groups(group, parquet)
-            for index in range(parquet.metadata.num_row_groups if narrow else 0):
-                _check_indices(parquet, index, narrow)
+            check_indices_of(parquet, group.schema)
 
 
 def check_indices(schema: pa.Schema, paths: Sequence[str], access: FileAccess) -> None:
     """Raise unless the indices of every dictionary column that was written can count its values."""
-    narrow = [field.name for field in schema if _has_narrow_dictionary(field.type)]
-    for path in paths if narrow else ():
+    for path in paths if _narrow_columns(schema) else ():
         with access.open_input(path) as handle:
-            parquet = pq.ParquetFile(handle)
-            for index in range(parquet.metadata.num_row_groups):
-                _check_indices(parquet, index, narrow)
+            check_indices_of(pq.ParquetFile(handle), schema)
+
+
+def check_indices_of(parquet: pq.ParquetFile, schema: pa.Schema) -> None:
+    """The same for an open file."""
+    narrow = _narrow_columns(schema)
+    for index in range(parquet.metadata.num_row_groups if narrow else 0):
+        _check_indices(parquet, index, narrow)
+
+
+def _narrow_columns(schema: pa.Schema) -> list[str]:
+    return [field.name for field in schema if _has_narrow_dictionary(field.type)]
 
 
 class OrderedCategories:
@@ -74,23 +85,6 @@ def check_ordered(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     for batch in batches:
         categories.check(batch)
         yield batch
-
-
-def has_ordered_dictionary(schema: pa.Schema) -> bool:
-    """Whether a column has categories with an order."""
-    return any(pa.types.is_dictionary(field.type) and field.type.ordered for field in schema)
-
-
-def has_dictionary(schema: pa.Schema) -> bool:
-    """Whether any column is a dictionary or holds one."""
-    return any(_has_dictionary(field.type) for field in schema)
-
-
-def has_nested_dictionary(schema: pa.Schema) -> bool:
-    """Whether a dictionary is inside a list, map or struct."""
-    return any(
-        not pa.types.is_dictionary(field.type) and _has_dictionary(field.type) for field in schema
-    )
 
 
 def written_form(array: Any, type_: Any) -> Any:
@@ -134,12 +128,6 @@ def _check_indices(parquet: pq.ParquetFile, index: int, columns: list[str]) -> N
             f"together the files have more distinct values than the dictionary index of "
             f"{', '.join(columns)} can count ({error}). Write that column with a wider index."
         ) from error
-
-
-def _has_dictionary(type_: pa.DataType) -> bool:
-    return pa.types.is_dictionary(type_) or any(
-        _has_dictionary(type_.field(i).type) for i in range(type_.num_fields)
-    )
 
 
 def _has_narrow_dictionary(type_: pa.DataType) -> bool:

@@ -38,7 +38,11 @@ from maintenance_assets.engines.protocol import (
     ScanOutcome,
     ScanTask,
 )
-from maintenance_assets.engines.pyarrow_engine import rewrite_group
+from maintenance_assets.engines.pyarrow_engine import (
+    encoded_note,
+    rewrite_group,
+    try_stitching,
+)
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
 from maintenance_assets.engines.repartition_kernel import repartition_rows
 from maintenance_assets.engines.repartition_task import (
@@ -78,6 +82,8 @@ class DuckDBEngine:
             return self._foresee_whole(change_obstacle(group), strict)
         if group.clustering is not None:
             return self._foresee_whole(sort_obstacle(group), strict)
+        if _is_stitched(group, strict):
+            return Foresight("duckdb")
         obstacle = copy_obstacle(group)
         if obstacle is None:
             return Foresight("duckdb")
@@ -173,6 +179,18 @@ class _Rewriter:
             return self._change(task)
         if task.group.clustering is not None:
             return self._cluster(task)
+        if not _is_stitched(task.group, self._strict):
+            return self._encode(task)
+        try:
+            obstacle = try_stitching(task, self._access, self._share)
+        except (RewriteError, pa.ArrowException, OSError) as error:
+            return RewriteOutcome(task.index, "duckdb", error=f"{type(error).__name__}: {error}")
+        if obstacle is None:
+            return RewriteOutcome(task.index, "duckdb", task.staged, mode=task.group.mode)
+        outcome = self._encode(task)
+        return replace(outcome, notes=(encoded_note(obstacle), *outcome.notes))
+
+    def _encode(self, task: RewriteTask) -> RewriteOutcome:
         obstacle = copy_obstacle(task.group)
         if obstacle is None:
             try:
@@ -191,7 +209,9 @@ class _Rewriter:
                 return self._through_arrow(task, obstacle)
             except (duckdb.Error, RewriteError, pa.ArrowException, OSError) as error:
                 obstacle = f"DuckDB failed: {_first_line(error)}"
-        outcome = rewrite_group(task, self._access, self._share)
+        # What could be copied would have been by now.
+        plain = replace(task, group=replace(task.group, mode="encode"))
+        outcome = rewrite_group(plain, self._access, self._share)
         return replace(outcome, notes=(*outcome.notes, _pyarrow_note(obstacle)))
 
     def _cluster(self, task: RewriteTask) -> RewriteOutcome:
@@ -379,6 +399,11 @@ def _group_rows(group: RewriteGroup) -> int:
     # DuckDB closes a row group at the first vector that reaches the limit.
     rows = min(_MOST_GROUP_ROWS, ROW_GROUP_BYTES // row_bytes) - _VECTOR_ROWS
     return max(1, rows // _VECTOR_ROWS) * _VECTOR_ROWS
+
+
+def _is_stitched(group: RewriteGroup, strict: bool) -> bool:
+    """Copying bytes is nobody's engine; what is encoded in between would be PyArrow's work."""
+    return group.mode == "stitch" or (group.mode == "hybrid" and not strict)
 
 
 def _are_large(tasks: Sequence[RewriteTask]) -> bool:

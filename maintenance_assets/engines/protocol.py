@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from maintenance_assets.model.changes import FileScan, MovedFile
 from maintenance_assets.model.files import DataFile
-from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.plans import GroupMode, RewriteGroup
 
 
 class FileAccess(Protocol):
@@ -51,6 +51,8 @@ class RewriteOutcome:
     notes: tuple[str, ...] = ()
     moved: tuple[MovedFile, ...] = ()
     """Written files that belong into other directories."""
+    mode: GroupMode = "encode"
+    """How it was written in the end: what was to be copied may have had to be encoded."""
 
 
 @dataclass(frozen=True, slots=True)

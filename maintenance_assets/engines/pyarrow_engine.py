@@ -11,7 +11,6 @@ from maintenance_assets.engines.cluster_kernel import cluster_group
 from maintenance_assets.engines.dictionaries import (
     check_dictionaries,
     check_ordered,
-    has_nested_dictionary,
 )
 from maintenance_assets.engines.protocol import (
     FileAccess,
@@ -23,6 +22,7 @@ from maintenance_assets.engines.protocol import (
     ScanOutcome,
     ScanTask,
 )
+from maintenance_assets.engines.read_ahead import reading_ahead
 from maintenance_assets.engines.read_kernel import read_file
 from maintenance_assets.engines.repartition_kernel import repartition_rows
 from maintenance_assets.engines.repartition_task import (
@@ -31,12 +31,16 @@ from maintenance_assets.engines.repartition_task import (
     Report,
 )
 from maintenance_assets.engines.scan_kernel import scan_in_threads
+from maintenance_assets.engines.stitch_footer import StitchObstacleError
+from maintenance_assets.engines.stitch_kernel import encode_group, stitch_group
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.changes import Finder
-from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
+from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
+from maintenance_assets.planning.dictionaries import has_nested_dictionary
+from maintenance_assets.planning.row_groups import group_obstacle
 
 logger = logging.getLogger(__name__)
 
@@ -92,11 +96,36 @@ def rewrite_group(
 ) -> RewriteOutcome:
     """Rewrite one group; what goes wrong is reported for this group alone."""
     try:
+        notes: tuple[str, ...] = ()
+        if task.group.mode != "encode":
+            obstacle = try_stitching(task, access, memory_bytes, workers)
+            if obstacle is None:
+                return RewriteOutcome(task.index, "pyarrow", task.staged, mode=task.group.mode)
+            notes = (encoded_note(obstacle),)
         moved = _write_group(task, access, memory_bytes, workers)
-        return RewriteOutcome(task.index, "pyarrow", task.staged, moved=moved)
+        return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes, moved=moved)
     except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
         return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
+
+
+def try_stitching(
+    task: RewriteTask, access: FileAccess, memory_bytes: int, workers: int = 1
+) -> str | None:
+    """Write a group by copying; what stands against it, in words, if something does."""
+    try:
+        stitch_group(task, access, memory_bytes, workers)
+    except StitchObstacleError as error:
+        if task.group.must_stitch:
+            raise RewriteError(f"{error}, so the files cannot be stitched") from error
+        logger.info("a group in '%s' is encoded: %s", task.group.directory, error)
+        return str(error)
+    return None
+
+
+def encoded_note(obstacle: str) -> str:
+    """What is said of a group that could not be copied as planned."""
+    return f"some groups were encoded anew: {obstacle}"
 
 
 def _write_group(
@@ -108,27 +137,37 @@ def _write_group(
         moved = change_group(task, access, memory_bytes)
     elif group.clustering is not None:
         cluster_group(task, access, memory_bytes, workers)
+    elif workers > 1 and _has_several_row_groups(group):
+        encode_group(task, access, memory_bytes, workers)
     else:
         _merge_group(task, access, memory_bytes)
     check_dictionaries(group, (*task.staged, *(file.path for file in moved)), access)
     return moved
 
 
+def _has_several_row_groups(group: RewriteGroup) -> bool:
+    """Whether there is enough for several workers, and no category that has to be watched."""
+    if group_obstacle(group.files, group.schema) is not None:
+        return False
+    return group.decoded_bytes > ROW_GROUP_BYTES or group.total_rows > ROW_GROUP_ROWS
+
+
 def _merge_group(task: RewriteTask, access: FileAccess, memory_bytes: int) -> None:
     group = task.group
-    batches = (
-        batch
-        for file in group.files
-        for batch in read_file(file, group.schema, access, max(1, memory_bytes // 16))
-    )
-    write_files(
-        check_ordered(batches, group.schema),
-        group.schema,
-        list(zip(task.staged, group.output_rows, strict=True)),
-        group.writer,
-        access,
-        row_group_bytes=_row_group_bytes(group, memory_bytes),
-    )
+    with reading_ahead(group.files, access) as sources:
+        batches = (
+            batch
+            for file in group.files
+            for batch in read_file(file, group.schema, sources, max(1, memory_bytes // 16))
+        )
+        write_files(
+            check_ordered(batches, group.schema),
+            group.schema,
+            list(zip(task.staged, group.output_rows, strict=True)),
+            group.writer,
+            access,
+            row_group_bytes=_row_group_bytes(group, memory_bytes),
+        )
 
 
 def _row_group_bytes(group: RewriteGroup, memory_bytes: int) -> int:

@@ -10,16 +10,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.dictionaries import has_nested_dictionary
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.policy import MIB
+from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
 MAX_BATCH_ROWS = 64 * 1024
 _PROBE_ROWS = 128
 _MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
+_THREADS_FROM = MIB
+"""Columns of a smaller file are decoded sooner than handed to threads."""
 _NANOSECONDS = 1_000_000_000
 RowGroups = Callable[[Any], Sequence[int]]
 """From the metadata of a file to the row groups of it that are to be read."""
@@ -83,10 +85,13 @@ def _read_batches(
         metadata = parquet.metadata
         wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
         batch_rows = _batch_rows(parquet, file, batch_bytes, columns, wanted[:1], reading)
+        several = file.size_bytes > _THREADS_FROM
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
         for groups in _portions(metadata, portion_rows, wanted):
-            for batch in parquet.iter_batches(batch_rows, row_groups=groups, columns=columns):
+            for batch in parquet.iter_batches(
+                batch_rows, row_groups=groups, columns=columns, use_threads=several
+            ):
                 rows += batch.num_rows
                 yield batch if same else conform_batch(batch, schema, file.path)
             if check is not None:
@@ -121,6 +126,8 @@ def _batch_rows(
 ) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
+    if _surely_fits(file, batch_bytes):
+        return reading.most_rows
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
     if first and file.num_rows > _PROBE_ROWS and has_variable_width(file, columns):
         groups = list(first)
@@ -128,6 +135,12 @@ def _batch_rows(
         if probe is not None and probe.num_rows:
             row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
+
+
+def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
+    """Whether even the whole content of the file, repeated in each row, would fit the budget."""
+    flat = not any(pa.types.is_nested(field.type) for field in file.schema.arrow)
+    return flat and file.num_rows * file.decoded_bytes <= batch_bytes
 
 
 def has_variable_width(file: DataFile, columns: list[str] | None) -> bool:

@@ -49,7 +49,7 @@ from maintenance_assets.engines.spark_session import Session, SessionSource
 from maintenance_assets.engines.spark_shuffle import Shuffle, can_shuffle
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.changes import MovedFile
-from maintenance_assets.model.plans import RewriteGroup
+from maintenance_assets.model.plans import GroupMode, RewriteGroup
 from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.changes import Finder
 
@@ -292,7 +292,8 @@ def _outcome(task: RewriteTask, rows: Sequence[Any], secrets: Sequence[str]) -> 
         if row["directory"] is not None
     )
     written = tuple(row["path"] for row in here)
-    return RewriteOutcome(task.index, "spark", written, notes=notes, moved=moved)
+    mode: GroupMode = rows[0]["mode"] if rows else "encode"
+    return RewriteOutcome(task.index, "spark", written, notes=notes, moved=moved, mode=mode)
 
 
 def _refusal(obstacle: str) -> str:

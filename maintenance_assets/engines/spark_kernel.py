@@ -31,12 +31,13 @@ OUTPUT = pa.schema(
         ("error", pa.string()),
         ("missing", pa.string()),
         ("notes", pa.string()),
+        ("mode", pa.string()),
         ("directory", pa.string()),
     ]
 )
 OUTPUT_DDL = (
     "index int, path string, rows bigint, bytes bigint, statistics string, error string, "
-    "missing string, notes string, directory string"
+    "missing string, notes string, mode string, directory string"
 )
 _LONGEST_TEXT = 1024
 
@@ -181,11 +182,11 @@ def _rewrite(task: RewriteTask, access: ExecutorAccess, memory_bytes: int) -> li
     outcome = rewrite_group(replace(task, staged=staged), access, memory_bytes)
     if outcome.error is not None:
         return [{"index": task.index, "error": outcome.error}]
-    notes = json.dumps(outcome.notes)
+    told = {"index": task.index, "notes": json.dumps(outcome.notes), "mode": outcome.mode}
     written = [(path, None) for path in outcome.written]
     moved = [(file.path, file.directory) for file in outcome.moved]
     return [
-        {"index": task.index, "notes": notes, "directory": directory, **describe(path, access)}
+        {**told, "directory": directory, **describe(path, access)}
         for path, directory in (*written, *moved)
     ]
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from maintenance_assets.engines.cluster_kernel import clustering_of
-from maintenance_assets.engines.dictionaries import has_nested_dictionary, has_ordered_dictionary
 from maintenance_assets.engines.protocol import FileAccess, RewriteOutcome, RewriteTask
 from maintenance_assets.engines.spark_failures import redacted
 from maintenance_assets.engines.spark_jobs import placed, run_job
@@ -41,6 +40,7 @@ from maintenance_assets.planning.clustering import (
     cut,
     starts_of_files,
 )
+from maintenance_assets.planning.dictionaries import has_nested_dictionary, has_ordered_dictionary
 
 _PORTION_BYTES = 128 * MIB
 """Decoded bytes that one task reads."""

@@ -1,6 +1,7 @@
 """Write batches into Parquet files with healthy row groups and all the sources' traits."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -23,22 +24,26 @@ def write_files(
     row_group_rows: int = ROW_GROUP_ROWS,
 ) -> None:
     """Write a stream into files of exactly the given numbers of rows."""
-    stream = _Cutter(iter(batches), schema)
+    stream = Cutter(iter(batches), schema)
     for path, rows in outputs:
         file_schema = with_row_count(schema, rows)
-        with (
-            access.open_output(path) as sink,
-            pq.ParquetWriter(sink, file_schema, **writer_arguments(file_schema, options)) as writer,
-        ):
-            if not options.store_arrow_schema and file_schema.metadata:
-                # pyarrow leaves all metadata out together with the Arrow schema.
-                writer.add_key_value_metadata(file_schema.metadata)
+        with access.open_output(path) as sink, open_writer(sink, file_schema, options) as writer:
             for table in stream.row_groups(rows, row_group_bytes, row_group_rows):
                 writer.write_table(
                     table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS
                 )
     if stream.has_more():
         raise RewriteError("the sources hold more rows than their footers say")
+
+
+@contextmanager
+def open_writer(sink: Any, schema: pa.Schema, options: WriterOptions) -> Iterator[pq.ParquetWriter]:
+    """A writer of a file with all that the schema's metadata says."""
+    with pq.ParquetWriter(sink, schema, **writer_arguments(schema, options)) as writer:
+        if not options.store_arrow_schema and schema.metadata:
+            # pyarrow leaves all metadata out together with the Arrow schema.
+            writer.add_key_value_metadata(schema.metadata)
+        yield writer
 
 
 def writer_arguments(schema: pa.Schema, options: WriterOptions) -> dict[str, Any]:
@@ -98,7 +103,7 @@ def _leaf_paths(schema: pa.Schema, arguments: dict[str, Any]) -> list[str]:
     return [parquet.schema.column(i).path for i in range(len(parquet.schema))]
 
 
-class _Cutter:
+class Cutter:
     """Cuts a stream of batches at row-group limits and at the ends of files."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> None:

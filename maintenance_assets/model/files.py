@@ -103,6 +103,21 @@ class DataFile(FileInfo):
     """The order of rows that all row groups declare."""
     ranges: tuple[ColumnRange, ...] = field(default=(), compare=False, hash=False, repr=False)
     """Of the columns that discovery was asked about."""
+    created_by: str = ""
+    """The writer's name of itself."""
+    footer_bytes: int = 0
+    """How long the end of the file is that says what is in it."""
+    group_rows: tuple[int, ...] = field(default=(), repr=False)
+    """Rows of each row group; not told of a single one."""
+    group_bytes: tuple[int, ...] = field(default=(), repr=False)
+    """Compressed bytes of each row group; not told of a single one."""
+
+    @property
+    def row_groups(self) -> tuple[tuple[int, int], ...]:
+        """Rows and compressed bytes of each row group; empty where they are not known."""
+        if self.row_group_count == 1:
+            return ((self.num_rows, self.data_bytes),)
+        return tuple(zip(self.group_rows, self.group_bytes, strict=True))
 
     def has_column(self, column: str) -> bool:
         """Whether there is a leaf column of this dotted path."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import pyarrow as pa
 
@@ -10,6 +11,9 @@ from maintenance_assets.model.clustering import Clustering, PartitionDecision
 from maintenance_assets.model.files import DataFile, FileInfo, SortedColumn, UntouchedFile
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
+
+GroupMode = Literal["stitch", "hybrid", "encode"]
+"""All row groups are copied, some are, or none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,10 @@ class RewriteGroup:
     notes: tuple[str, ...] = ()
     clustering: Clustering | None = field(default=None, compare=False, hash=False)
     """How rows are laid out anew; None where they keep their order."""
+    mode: GroupMode = "encode"
+    mode_reason: str = ""
+    must_stitch: bool = False
+    """Rather not at all than any other way."""
     change: GroupChange | None = field(default=None, compare=False, hash=False)
     """What becomes of the rows; None where all stay as they are."""
 

@@ -4,10 +4,14 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Integral, Real
+from typing import Literal, cast, get_args
 
 MIB = 1024 * 1024
 DEFAULT_TARGET_BYTES = 128 * MIB
 DEFAULT_MEMORY_BUDGET_MB = 512
+Mode = Literal["auto", "stitch", "encode"]
+"""Copy what is good and encode the rest; copy or refuse; encode everything."""
+MODES: tuple[str, ...] = get_args(Mode)
 CODECS = ("brotli", "gzip", "lz4", "none", "snappy", "zstd")
 
 
@@ -18,6 +22,7 @@ class CompactionPolicy:
     target_bytes: int | None = DEFAULT_TARGET_BYTES
     target_rows: int | None = None
     compression: str | None = None
+    mode: Mode = "auto"
 
     def __post_init__(self) -> None:
         if self.target_bytes is None and self.target_rows is None:
@@ -29,6 +34,7 @@ class CompactionPolicy:
         target_mb_per_file: object = None,
         target_rows_per_file: object = None,
         compression: object = None,
+        mode: object = "auto",
     ) -> "CompactionPolicy":
         """Check the user's targets and turn them into bytes and rows."""
         megabytes = _positive("target_mb_per_file", target_mb_per_file)
@@ -38,7 +44,8 @@ class CompactionPolicy:
         target_bytes = bytes_of_mb("target_mb_per_file", megabytes)
         if megabytes is None and rows is None:
             target_bytes = DEFAULT_TARGET_BYTES
-        return cls(target_bytes, None if rows is None else int(rows), codec_name(compression))
+        row_bound = None if rows is None else int(rows)
+        return cls(target_bytes, row_bound, codec_name(compression), mode_name(mode))
 
 
 def bytes_of_mb(name: str, value: object) -> int | None:
@@ -60,6 +67,13 @@ def worker_count(max_workers: object, default: int) -> int:
     if workers is not None and workers != int(workers):
         raise ValueError(f"max_workers must be a whole number, got {workers}")
     return default if workers is None else int(workers)
+
+
+def mode_name(mode: object) -> Mode:
+    """Check how files are to be written."""
+    if mode not in MODES:
+        raise ValueError(f"Unknown mode {mode!r}. Known modes: {', '.join(MODES)}")
+    return cast(Mode, mode)
 
 
 def codec_name(compression: object) -> str | None:

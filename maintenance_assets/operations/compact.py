@@ -10,7 +10,7 @@ from maintenance_assets.engines.protocol import Engine
 from maintenance_assets.errors import IncompleteMaintenanceError
 from maintenance_assets.model.files import DataFile, Snapshot
 from maintenance_assets.model.plans import CompactionPlan
-from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB, CompactionPolicy
+from maintenance_assets.model.policy import DEFAULT_MEMORY_BUDGET_MB, CompactionPolicy, Mode
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import failure_message, open_run
@@ -28,6 +28,7 @@ def compact(
     target_rows_per_file: int | None = None,
     partition_filter: Any = None,
     compression: str | None = None,
+    mode: Mode = "auto",
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -38,12 +39,18 @@ def compact(
 ) -> CompactionResult:
     """Merge small files and split oversized ones, partition by partition.
 
+    Healthy row groups are copied as they are and runs of small ones are encoded anew
+    (`mode="auto"`); `"stitch"` decodes nothing and fails groups that would need it, `"encode"`
+    encodes everything.
+
     Nothing is visible until all is written and verified. Groups that cannot be rewritten
     faithfully stay as they are, the others are committed, and IncompleteMaintenanceError
     (which carries the result) says which and why.
     """
     started = time.monotonic()
-    policy = CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression)
+    policy = CompactionPolicy.from_targets(
+        target_mb_per_file, target_rows_per_file, compression, mode
+    )
     run = open_run(
         CompactionPlanner(policy),
         path,

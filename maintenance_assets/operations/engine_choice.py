@@ -35,6 +35,10 @@ def fitting_engine(
     groups: tuple[RewriteGroup, ...], store: Store, resources: Resources
 ) -> EngineChoice:
     """Spark for much data where a session is there, DuckDB for what it can copy, else PyArrow."""
+    if groups and all(group.mode == "stitch" for group in groups):
+        return _choice("pyarrow", f"all row groups of {len(groups)} group(s) are copied")
+    # What is copied takes no memory and gains nothing from an engine.
+    groups = tuple(group for group in groups if group.mode != "stitch")
     decoded = sum(file.decoded_bytes for group in groups for file in group.files)
     size = f"{decoded / MIB:,.0f} MiB decoded in {len(groups)} group(s)"
     budget = f"{resources.memory_bytes / MIB:,.0f} MiB"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -43,11 +43,16 @@ class CompactionResult:
     """Why this engine: `asked for`, or what `auto` found."""
     written_by: Mapping[str, int] = field(default_factory=dict)
     """Groups written by each engine: what one cannot keep, another writes."""
-    mode: str = "encode"
     dataset: str = ""
     """Where the dataset is, without credentials."""
     partition_filter: Any = field(default=None, repr=False)
     """As it was given."""
+    mode: Literal["stitch", "hybrid", "encode", "none"] = "none"
+    """Whether row groups were copied, encoded anew, or some of each; of a dry run, as planned."""
+    modes: Mapping[str, int] = field(default_factory=dict)
+    """Groups by their mode."""
+    mode_reasons: tuple[str, ...] = ()
+    """Why groups were planned to be written that way."""
 
     @property
     def untouched(self) -> tuple[UntouchedFile, ...]:

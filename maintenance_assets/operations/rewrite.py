@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from maintenance_assets.engines.protocol import Engine, Resources, RewriteOutcome, RewriteTask
 from maintenance_assets.errors import (
@@ -15,7 +15,7 @@ from maintenance_assets.errors import (
     VerificationError,
 )
 from maintenance_assets.model.files import DataFile, Snapshot
-from maintenance_assets.model.plans import CompactionPlan, GroupFailure, RewriteGroup
+from maintenance_assets.model.plans import CompactionPlan, GroupFailure, GroupMode, RewriteGroup
 from maintenance_assets.model.policy import memory_budget_bytes, worker_count
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.model.stats import MaintenanceStats
@@ -131,8 +131,12 @@ class RewriteRun:
     """What was written and is not yet rewritten again."""
     codecs: set[str] = field(default_factory=set)
     written_by: Counter[str] = field(default_factory=Counter)
+    group_modes: Counter[GroupMode] = field(default_factory=Counter)
+    mode_reasons: dict[str, None] = field(default_factory=dict)
     after: Snapshot | None = None
     """The files in scope once the work is done."""
+    seen: Mapping[str, DataFile] = field(default_factory=dict)
+    """Files whose footers were read: one that has not changed since is not read again."""
     before_publish: Callable[[str, Sequence[GroupEntry]], None] | None = None
     """Told of a run and of everything that it is about to publish."""
 
@@ -156,6 +160,7 @@ class RewriteRun:
         for group in plan.groups:
             seen = engine.foresee(group, self.store, self.resources.strict)
             self.written_by[seen.engine] += 1
+            self._count_mode(group, group.mode)
             if seen.note:
                 self.engine_notes[seen.note] = None
             if seen.error:
@@ -205,7 +210,9 @@ class RewriteRun:
         return snapshot, self.planner.plan(snapshot, self.store, self._report)
 
     def _discover(self, report: ProgressCallback | None) -> Snapshot:
-        return discover(self.store, self.filter, report, self.planner.ranges_of)
+        found = discover(self.store, self.filter, report, self.planner.ranges_of, self.seen)
+        self.seen = found.by_path()
+        return found
 
     def _pass(self, plan: CompactionPlan) -> bool:
         """Execute and publish one plan; whether anything became visible."""
@@ -255,9 +262,15 @@ class RewriteRun:
             error = self._accept(group, outcome.written, written)
         if error is None:
             self.written_by[outcome.engine] += 1
+            self._count_mode(group, outcome.mode)
         else:
             self._blame(group, error)
         self.engine_notes.update(dict.fromkeys(outcome.notes))
+
+    def _count_mode(self, group: RewriteGroup, mode: GroupMode) -> None:
+        self.group_modes[mode] += 1
+        if group.mode_reason:
+            self.mode_reasons[f"{group.mode}: {group.mode_reason}"] = None
 
     def _blame(self, group: RewriteGroup, error: str) -> None:
         """A group whose files were changed under the engine is a conflict, not a failure."""
@@ -313,9 +326,11 @@ class RewriteRun:
             for file in group.files:
                 self.outputs.pop(file.path, None)
             finals = [self.store.path(output.final) for output in entry.outputs]
-            self.outputs.update(zip(finals, files, strict=True))
+            placed = [replace(f, path=path) for f, path in zip(files, finals, strict=True)]
+            self.outputs.update((file.path, file) for file in placed)
             self.codecs |= {codec for file in files for codec in file.codecs}
             self._note([group])
+        self.seen = {**self.seen, **self.outputs}
         self.conflicts += [
             GroupFailure(tuple(self.store.path(i.path) for i in entry.inputs), why)
             for entry, why in published.conflicts
@@ -373,6 +388,9 @@ class RewriteRun:
             engine_notes=tuple(self.engine_notes),
             recovered=self.recovered,
             written_by=dict(self.written_by),
+            mode=_common_mode(self.group_modes),
+            modes={str(mode): count for mode, count in self.group_modes.items()},
+            mode_reasons=tuple(self.mode_reasons),
         )
 
     def _note(self, groups: Sequence[RewriteGroup]) -> None:
@@ -403,6 +421,11 @@ def _entry(store: Store, group: RewriteGroup, paths: Sequence[str]) -> GroupEntr
             OutputEntry(store.relative(path), prefix + _final_name(path)) for path in paths
         ),
     )
+
+
+def _common_mode(modes: Mapping[GroupMode, int]) -> Literal[GroupMode, "none"]:
+    """One word for all groups: where some are copied and some encoded, it is some of each."""
+    return next(iter(modes), "none") if len(modes) < 2 else "hybrid"
 
 
 def _final_name(staged: str) -> str:

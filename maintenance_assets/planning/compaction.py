@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -14,10 +15,11 @@ from maintenance_assets.model.plans import (
     CompactionPlan,
     GroupFailure,
     RewriteGroup,
+    WriterOptions,
 )
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
-from maintenance_assets.planning.encoding import keeps_sorting, writer_options
+from maintenance_assets.planning.encoding import writer_options
 from maintenance_assets.planning.file_metadata import has_range_index
 from maintenance_assets.planning.layout import layout_of
 from maintenance_assets.planning.packing import (
@@ -30,15 +32,15 @@ from maintenance_assets.planning.packing import (
     pack,
     split_evenly,
 )
+from maintenance_assets.planning.row_groups import HEALTHY_BYTES, HEALTHY_ROWS
 from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
+from maintenance_assets.planning.stitching import decide
 
 F = TypeVar("F", bound=FileInfo)
 
 ROW_GROUP_ROWS = 1024 * 1024
 ROW_GROUP_BYTES = 64 * MIB
 """Limits of a row group the engines write, in rows and in decoded bytes."""
-_HEALTHY_ROWS = 100_000
-_HEALTHY_BYTES = 8 * MIB
 _WORTHWHILE = 4
 """Repair row groups only where there are this many times more than needed."""
 OWN_OUTPUT = re.compile(r"(compact|optimized)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
@@ -80,10 +82,23 @@ def plan_rewrites(
     failures: list[GroupFailure] = []
     for group in groups:
         try:
-            ready.append(_rewrite_group(group, policy))
+            planned = _rewrite_group(group, policy)
         except SchemaConflictError as error:
             failures.append(GroupFailure(tuple(f.path for f in group), str(error)))
             untouched += [_left(file, "schema_conflict") for file in group]
+            continue
+        if policy.mode != "stitch":
+            ready.append(planned)
+        elif planned.mode == "stitch":
+            # Row groups are not always where a cut would have to be.
+            if len(planned.output_rows) != len(group):
+                ready.append(planned)
+            else:
+                untouched += [_left(file, "no_gain") for file in group]
+        else:
+            why = f"{planned.mode_reason}, so the files cannot be stitched. Use mode='auto'"
+            failures.append(GroupFailure(tuple(f.path for f in group), why))
+            untouched += [_left(file, "not_stitchable") for file in group]
     return CompactionPlan(
         root=snapshot.root,
         policy=policy,
@@ -142,8 +157,8 @@ def has_tiny_row_groups(file: FileInfo) -> bool:
     needed = max(1, -(-file.num_rows // ROW_GROUP_ROWS), -(-file.decoded_bytes // ROW_GROUP_BYTES))
     return (
         file.row_group_count >= _WORTHWHILE * needed
-        and file.num_rows < _HEALTHY_ROWS * file.row_group_count
-        and file.data_bytes < _HEALTHY_BYTES * file.row_group_count
+        and file.num_rows < HEALTHY_ROWS * file.row_group_count
+        and file.data_bytes < HEALTHY_BYTES * file.row_group_count
     )
 
 
@@ -158,7 +173,7 @@ def _is_candidate(file: FileInfo, policy: CompactionPolicy) -> bool:
     if _is_clustered(file, policy):
         return is_oversized(file, policy)
     small = is_small(file, policy, OWN_SMALL if _is_own_output(file) else SMALL)
-    return small or is_oversized(file, policy) or has_tiny_row_groups(file)
+    return small or is_oversized(file, policy) or _is_repaired(file, policy)
 
 
 def _is_clustered(file: FileInfo, policy: CompactionPolicy) -> bool:
@@ -178,8 +193,12 @@ def _is_worthwhile(group: Sequence[FileInfo], policy: CompactionPolicy) -> bool:
     return (
         output_count(Load.of(group), policy) < len(group)
         or any(is_oversized(file, policy) for file in group)
-        or any(has_tiny_row_groups(file) for file in group)
+        or any(_is_repaired(file, policy) for file in group)
     )
+
+
+def _is_repaired(file: FileInfo, policy: CompactionPolicy) -> bool:
+    return policy.mode != "stitch" and has_tiny_row_groups(file)
 
 
 def _left(file: FileInfo, reason: str) -> UntouchedFile:
@@ -194,20 +213,30 @@ def group_output_rows(files: Sequence[FileInfo], policy: CompactionPolicy) -> tu
 
 def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> RewriteGroup:
     merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in files])
-    output_rows = group_output_rows(files, policy)
+    writer = writer_options(files, policy.compression)
+    planned = group_output_rows(files, policy)
+    decision = decide(files, merged.schema, writer, planned, policy)
+    if len(files) == 1 and decision.mode == "stitch":
+        # Nothing is claimed of a part that was not claimed of the whole.
+        writer = replace(writer, sorting=files[0].sorting)
     return RewriteGroup(
         directory=files[0].directory,
         files=files,
-        output_rows=output_rows,
+        output_rows=decision.output_rows,
         schema=merged.schema,
-        writer=writer_options(files, policy.compression),
-        notes=merged.notes + _sorting_notes(files) + _index_notes(merged.schema, output_rows),
+        writer=writer,
+        notes=merged.notes
+        + _sorting_notes(files, writer)
+        + _index_notes(merged.schema, decision.output_rows),
+        mode=decision.mode,
+        mode_reason=decision.reason,
+        must_stitch=policy.mode == "stitch",
     )
 
 
-def _sorting_notes(files: Sequence[DataFile]) -> tuple[str, ...]:
+def _sorting_notes(files: Sequence[DataFile], writer: WriterOptions) -> tuple[str, ...]:
     orders = sorted({str(column) for file in files for column in file.sorting})
-    if not orders or keeps_sorting(files):
+    if not orders or writer.sorting:
         return ()
     order = ", ".join(orders)
     where = "holds inside each source or row group, not in the output"

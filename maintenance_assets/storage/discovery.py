@@ -2,12 +2,12 @@
 
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from maintenance_assets.errors import UnsupportedDatasetError
-from maintenance_assets.model.files import Snapshot
+from maintenance_assets.model.files import DataFile, Snapshot
 from maintenance_assets.model.progress import ProgressCallback
 from maintenance_assets.planning.partitions import (
     PartitionFilter,
@@ -41,14 +41,17 @@ def discover(
     partition_filter: PartitionFilter | None = None,
     on_progress: ProgressCallback | None = None,
     ranges_of: Sequence[str] = (),
+    known: Mapping[str, DataFile] | None = None,
 ) -> Snapshot:
     """List a dataset and read all footers in scope, in parallel.
 
     `ranges_of` names columns, by dotted path, whose smallest and largest values are wanted.
+    `known` are files as an earlier discovery of the same kind found them, by path: of those that
+    are still the same the footers are not read again.
     """
     listing = list_dataset(store)
     chosen = select(store, listing.data, partition_filter)
-    files = read_footers(store, chosen, on_progress, ranges_of)
+    files = read_footers(store, chosen, on_progress, ranges_of, known)
     summaries = (*listing.metadata_files, *summaries_above(store))
     return Snapshot(store.root, files, summaries)
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
@@ -25,6 +26,8 @@ _LOCAL_PORTION = 64
 """A local footer takes a tenth of a millisecond: handing each to a thread would cost more."""
 _LOOK_AHEAD = 1024
 _REMOTE_READERS = 32
+_SIGNATURE_BYTES = 28
+"""Behind a footer that can be read although columns are encrypted."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
 _CODEC_NAMES = {"uncompressed": "none"}
 
@@ -38,9 +41,10 @@ def read_footers(
     listed: Sequence[Listed],
     on_progress: ProgressCallback | None = None,
     ranges_of: Sequence[str] = (),
+    known: Mapping[str, DataFile] | None = None,
 ) -> tuple[DataFile, ...]:
-    """Read all footers; every unreadable file is named in one error."""
-    schemas = _Schemas(ranges_of)
+    """Read all footers but the known ones; every unreadable file is named in one error."""
+    schemas = _Schemas(ranges_of, known)
     files: list[DataFile] = []
     problems: list[tuple[str, str]] = []
     with ThreadPoolExecutor(_LOCAL_READERS if store.is_local else _REMOTE_READERS) as pool:
@@ -110,6 +114,12 @@ def _chunks(items: Sequence[Listed], size: int) -> Iterator[list[Listed]]:
 def _try_footer(
     store: Store, listed: Listed, schemas: "_Schemas"
 ) -> DataFile | tuple[str, str] | None:
+    found = schemas.known.get(listed.path)
+    if found is not None and (found.version, found.size_bytes) == (
+        listed.version,
+        listed.size_bytes,
+    ):
+        return found
     try:
         parquet, footer_bytes = _open_footer(store, listed)
         file = _data_file(listed, parquet, footer_bytes, schemas.of(parquet))
@@ -139,25 +149,31 @@ def _open_footer(store: Store, listed: Listed) -> tuple[pq.ParquetFile, int]:
         raise _UnreadableError("the footer is longer than the file (truncated or corrupt)")
     if footer_bytes > len(tail):
         tail = store.tail(listed.path, footer_bytes, listed.size_bytes)
-    return pq.ParquetFile(pa.BufferReader(tail)), footer_bytes
+    parquet = pq.ParquetFile(pa.BufferReader(tail))
+    if footer_bytes - 8 == parquet.metadata.serialized_size + _SIGNATURE_BYTES:
+        # PyArrow would end the whole process on the first look at an encrypted column.
+        raise _UnreadableError("its columns are encrypted; encrypted files are not supported")
+    return parquet, footer_bytes
 
 
 def _data_file(
     listed: Listed, parquet: pq.ParquetFile, footer_bytes: int, schema: FileSchema
 ) -> DataFile:
     metadata = parquet.metadata
-    data_bytes = decoded = 0
+    decoded = 0
+    group_bytes: list[int] = []
     codecs: list[str] = ["none"] * metadata.num_columns
     encodings: list[set[str]] = [set() for _ in codecs]
     page_index = False
     data_end = listed.size_bytes - footer_bytes
     for group_index in range(metadata.num_row_groups):
         group = metadata.row_group(group_index)
+        group_bytes.append(0)
         for index in range(metadata.num_columns):
             chunk = group.column(index)
             if _chunk_end(chunk) > data_end:
                 raise _UnreadableError(f"column '{chunk.path_in_schema}' ends beyond the data")
-            data_bytes += chunk.total_compressed_size
+            group_bytes[-1] += chunk.total_compressed_size
             decoded += decoded_size(metadata.schema.column(index), chunk)
             codecs[index] = chunk.compression.lower()
             encodings[index].update(chunk.encodings)
@@ -168,14 +184,29 @@ def _data_file(
         num_rows=metadata.num_rows,
         version=listed.version,
         schema=schema,
-        data_bytes=data_bytes,
+        data_bytes=sum(group_bytes),
         decoded_bytes=decoded,
         row_group_count=metadata.num_row_groups,
         codecs=tuple(_CODEC_NAMES.get(codec, codec) for codec in codecs),
         encodings=tuple(_encoding(names) for names in encodings),
         has_page_index=page_index,
         sorting=_sorting(metadata),
+        created_by=_created_by(metadata),
+        footer_bytes=footer_bytes,
+        group_rows=_group_rows(metadata) if len(group_bytes) > 1 else (),
+        group_bytes=tuple(group_bytes) if len(group_bytes) > 1 else (),
     )
+
+
+def _created_by(metadata: Any) -> str:
+    try:
+        return sys.intern(metadata.created_by or "")
+    except UnicodeDecodeError:
+        return ""  # nobody's name that we know
+
+
+def _group_rows(metadata: Any) -> tuple[int, ...]:
+    return tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
 
 
 def _encoding(names: set[str]) -> str:
@@ -230,8 +261,11 @@ def _sorting(metadata: Any) -> tuple[SortedColumn, ...]:
 class _Schemas:
     """Schemas seen so far: thousands of files share a handful of them."""
 
-    def __init__(self, ranges_of: Sequence[str] = ()) -> None:
+    def __init__(
+        self, ranges_of: Sequence[str] = (), known: Mapping[str, DataFile] | None = None
+    ) -> None:
         self.ranges_of = ranges_of
+        self.known = known or {}
         self._known: dict[str, FileSchema] = {}
         self._last: tuple[Any, Any, FileSchema] | None = None
 

@@ -20,7 +20,17 @@ from maintenance_tests.crash.helpers import rewrite
 from maintenance_tests.crash.thirds import move_by_third
 from maintenance_tests.crash.whole import move_rows
 
-_WRAPPED = ("fsync", "replace", "rename", "link", "unlink", "mkdir", "makedirs", "rmdir")
+_WRAPPED = (
+    "fsync",
+    "replace",
+    "rename",
+    "link",
+    "unlink",
+    "mkdir",
+    "makedirs",
+    "rmdir",
+    "sendfile",
+)
 
 
 class Steps:

@@ -23,9 +23,9 @@ DATA_DIRECTORIES: dict[Layout, tuple[str, ...]] = {"hive": ("p=0", "p=1"), "flat
 
 
 def rewrite(action: str, root: str | Path) -> CompactionResult:
-    """Compact or optimize as all crash tests do."""
-    if action == "compact":
-        return compact(root, **COMPACT)
+    """Compact (also by copying alone) or optimize as all crash tests do."""
+    if action != "optimize":
+        return compact(root, mode="stitch" if action == "stitch" else "auto", **COMPACT)
     return optimize(root, KEY, **COMPACT)
 
 

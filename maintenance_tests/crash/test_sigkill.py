@@ -32,7 +32,24 @@ def driver() -> Iterator[Driver]:
 def test_kill_at_every_step(
     tmp_path: Path, driver: Driver, action: str, layout: Layout, ordered: bool, after: bool
 ) -> None:
-    scratch = Scratch(tmp_path, layout)
+    problems = _problems_of_kills(Scratch(tmp_path, layout), driver, action, ordered, after)
+    assert not problems, show(problems)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_kill_at_every_step_of_copying(tmp_path: Path, driver: Driver, after: bool) -> None:
+    scratch = Scratch(tmp_path, "hive")
+    assert any(
+        n.startswith("sendfile") for n in driver.steps(scratch.fresh(), "stitch", ordered=False)
+    )
+    problems = _problems_of_kills(scratch, driver, "stitch", False, after)
+    assert not problems, show(problems)
+
+
+def _problems_of_kills(
+    scratch: Scratch, driver: Driver, action: str, ordered: bool, after: bool
+) -> list[str]:
+    """What is wrong after a kill at any step."""
     steps = driver.steps(scratch.fresh(), action, ordered=ordered)
     assert any(name.startswith("exchange") for name in steps) is not ordered
     problems = []
@@ -45,7 +62,7 @@ def test_kill_at_every_step(
         problems += [
             f"{where}: {p}" for p in _resolved(root, scratch.rows, action, by_recover=by_recover)
         ]
-    assert not problems, show(problems)
+    return problems
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
@@ -77,7 +94,7 @@ def _deadly(steps: list[str], action: str) -> list[tuple[int, str]]:
     return [
         (number, name)
         for number, name in enumerate(steps)
-        if action == "compact" or not name.startswith("write") or number % 20 == 0
+        if action != "optimize" or not name.startswith("write") or number % 20 == 0
     ]
 
 

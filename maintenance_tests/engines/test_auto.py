@@ -31,7 +31,7 @@ def big(lake: Lake, table: pa.Table) -> None:
 def test_more_than_the_budget_goes_to_duckdb_where_it_keeps_all(local: Lake) -> None:
     big(local, pa.table({"id": range(100_000)}))
     for dry_run in (True, False):
-        result = local.compact("auto", memory_budget_mb=1, dry_run=dry_run)
+        result = local.compact("auto", mode="encode", memory_budget_mb=1, dry_run=dry_run)
         assert result.engine == "duckdb"
         assert "DuckDB keeps every column" in result.engine_reason
         assert result.written_by == {"duckdb": 1}
@@ -39,9 +39,16 @@ def test_more_than_the_budget_goes_to_duckdb_where_it_keeps_all(local: Lake) -> 
 
 def test_more_than_the_budget_stays_with_pyarrow_where_only_it_keeps_all(local: Lake) -> None:
     big(local, pa.table({"id": pa.array([1.5] * 1_000_000, pa.float16())}))
-    result = local.compact("auto", memory_budget_mb=1)
+    result = local.compact("auto", mode="encode", memory_budget_mb=1)
     assert result.engine == "pyarrow"
     assert "only PyArrow keeps" in result.engine_reason
+
+
+def test_what_is_copied_needs_no_other_engine(local: Lake) -> None:
+    big(local, pa.table({"id": range(100_000)}))
+    result = local.compact("auto", memory_budget_mb=1)
+    assert (result.engine, result.mode) == ("pyarrow", "stitch")
+    assert result.engine_reason == "all row groups of 1 group(s) are copied"
 
 
 def test_engine_may_be_given_as_an_object(local: Lake) -> None:

@@ -1,0 +1,75 @@
+"""A look at every page of a chunk that is copied: whole, in its place, and as it was summed up."""
+
+import zlib
+from collections.abc import Callable, Iterator
+
+from maintenance_assets.engines.stitch_footer import (
+    DATA_PAGE,
+    NUM_VALUES,
+    Chunk,
+    StitchObstacleError,
+)
+from maintenance_assets.engines.thrift import Fields, Parser, int_of, take_struct, to_int
+from maintenance_assets.errors import RewriteError
+
+_TYPE, _COMPRESSED_SIZE, _CRC = 1, 3, 4
+_VALUES_OF = {0: 5, 3: 8}
+"""By type of page, where the header of its data is; pages of other types hold no values."""
+_DATA_HEADERS: dict[int, Parser] = {5: take_struct, 8: take_struct}
+_HEADER_PROBE = 256
+
+Read = Callable[[int, int], bytes]
+"""Bytes at a position, of a length."""
+
+
+def checked_pages(read: Read, chunk: Chunk, path: str) -> Iterator[tuple[int, int]]:
+    """Start and length of each page, header included, once it has been looked at.
+
+    Headers that do not add up are an obstacle: a decoder may know better. A page that is not
+    what its writer summed up is an error.
+    """
+    position = chunk.start
+    values = 0
+    first_data: int | None = None
+    while position < chunk.end:
+        header, length = _header(read, position, chunk.end, path)
+        size = length + int_of(header, _COMPRESSED_SIZE, -1)
+        if size < length or position + size > chunk.end:
+            raise StitchObstacleError(f"a page of '{path}' does not fit into its column")
+        counted = header.get(_VALUES_OF.get(int_of(header, _TYPE), 0))
+        if counted is not None:
+            first_data = position if first_data is None else first_data
+            values += int_of(counted[1], 1)
+        if _CRC in header:
+            _check_sum(read(position + length, size - length), header, path)
+        yield position, size
+        position += size
+    _require_whole(chunk, first_data, values, path)
+
+
+def _header(read: Read, position: int, end: int, path: str) -> tuple[Fields, int]:
+    probe = _HEADER_PROBE
+    while True:
+        data = read(position, min(probe, end - position))
+        try:
+            return take_struct(data, 0, _DATA_HEADERS)
+        except (IndexError, ValueError) as error:
+            if probe >= end - position:
+                raise StitchObstacleError(f"a page header of '{path}' is damaged") from error
+            probe *= 16  # a header holds statistics of any length
+
+
+def _check_sum(page: bytes, header: Fields, path: str) -> None:
+    if zlib.crc32(page) != to_int(header[_CRC][1]) & 0xFFFFFFFF:
+        raise RewriteError(
+            f"'{path}' cannot be read: a page does not match its CRC checksum. "
+            "Restore that file or move it away"
+        )
+
+
+def _require_whole(chunk: Chunk, first_data: int | None, values: int, path: str) -> None:
+    if values != int_of(chunk.column, NUM_VALUES):
+        raise StitchObstacleError(f"a column of '{path}' has {values} values in its pages")
+    # Some writers let it point at the dictionary, which is at the very start.
+    if first_data is not None and int_of(chunk.column, DATA_PAGE) not in (first_data, chunk.start):
+        raise StitchObstacleError(f"the pages of '{path}' are not where its footer says")
