@@ -25,7 +25,8 @@ def test_names_follow_from_the_key(local: Lake) -> None:
     defs = build_definitions([declared(local)])
     repository = defs.get_repository_def()
     jobs = {name for name in repository.job_names if not name.startswith("__")}
-    assert jobs == {"lake__trades__compact", "lake__trades__recover"}
+    operations = {"compact", "recover", "delete", "update", "upsert", "repartition"}
+    assert jobs == {f"lake__trades__{operation}" for operation in operations}
     assert [s.name for s in repository.sensor_defs] == ["lake__trades__small_files"]
     assert [s.name for s in repository.schedule_defs] == ["lake__trades__scheduled_compaction"]
     graph = defs.resolve_asset_graph()
