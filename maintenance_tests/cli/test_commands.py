@@ -183,6 +183,7 @@ def test_datasets_check_lists_what_dagster_would_load(shell: Shell, tmp_path: Pa
     [
         ("datasets:\n  - {key: a, path: a, engin: duckdb}\n", "dataset 'a', field 'engin'"),
         ("datasets: [\n", "is not YAML"),
+        ("datasets: !!python/object/apply:os.getpid []\n", "is not YAML"),
         ("datasets:\n  - {key: a, path: '${NOT_SET_ANYWHERE}'}\n", "NOT_SET_ANYWHERE is not set"),
     ],
 )
