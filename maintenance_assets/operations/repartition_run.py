@@ -131,13 +131,12 @@ class RepartitionRun:
 
     def execute(self) -> RepartitionResult:
         """All or nothing; the source goes last, if it is to go."""
-        if not self.in_place:
-            require_empty_target(self.target)
         select(self.source, list_dataset(self.source).data, None)  # before a lease makes its root
-        existed = self.target.exists(self.target.root)
         self.recovered = recover_store(self.source)
+        existed = self.target.exists(self.target.root)
         if not self.in_place:
             self.recovered += recover_store(self.target)
+            require_empty_target(self.target)
         run_id = uuid7()
         try:
             with self._leases(run_id) as (source_lease, target_lease):

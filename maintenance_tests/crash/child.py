@@ -17,6 +17,7 @@ from maintenance_assets.operations.recover import recover
 from maintenance_assets.storage import exchange
 from maintenance_assets.storage.filesystems import Store
 from maintenance_tests.crash.helpers import rewrite
+from maintenance_tests.crash.thirds import move_by_third
 from maintenance_tests.crash.whole import move_rows
 
 _WRAPPED = (
@@ -104,6 +105,8 @@ def victim(command: dict[str, Any], pipe: int) -> None:
     elif command["action"] in ("move-all", "move-tree"):
         published = move_rows(command["root"], command["action"].removeprefix("move-"))
         assert published.mode == ("ordered" if command["ordered"] else "exchange")
+    elif command["action"] in ("repartition", "repartition-beside"):
+        move_by_third(command["root"], beside=command["action"].endswith("beside"))
     else:
         result = rewrite(command["action"], command["root"])
         assert result.publish == ("ordered" if command["ordered"] else "exchange")
