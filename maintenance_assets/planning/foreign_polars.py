@@ -147,7 +147,7 @@ def _suspects(root: Node) -> Iterator[str]:
                 continue
             case "Literal":
                 if not body.keys() <= {"Scalar", "Dyn"}:
-                    yield "a literal Series"
+                    yield "a literal Series (is_in takes series.to_list())"
             case "Function":
                 yield from _suspect_function(body)
                 waiting.extend(body["input"])

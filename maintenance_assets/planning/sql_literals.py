@@ -18,6 +18,8 @@ _UNITS = {
     "DAY": 86_400 * _SECOND,
     "WEEK": 7 * 86_400 * _SECOND,
 }
+_SHORT = {"NS": "NANOSECOND", "US": "MICROSECOND", "MS": "MILLISECOND", "S": "SECOND"}
+_SHORT |= {"SEC": "SECOND", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR", "D": "DAY", "W": "WEEK"}
 _CALENDAR = ("MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY", "MILLENNIUM")
 _AMOUNT = re.compile(r"([+-]?\d+(?:\.\d*)?)\s*([A-Z]*)\s*")
 
@@ -53,7 +55,7 @@ def interval(text: str, amount: str, unit: str | None, span: Span) -> Literal:
 
 
 def _unit(text: str, name: str, span: Span) -> int:
-    singular = name.removesuffix("S")
+    singular = _SHORT.get(name) or name.removesuffix("S")
     if singular in _CALENDAR or name in ("CENTURIES", "MILLENNIA"):
         message = f"The length of a {singular.lower()} depends on the calendar: use days or hours"
         raise pointing_at(text, span, message)

@@ -53,7 +53,7 @@ class SqlValue:
         tree = bind_expression(self.tree, schema, self.text)
         read = {field.path[0] for field in fields(tree)}
         columns = tuple(name for name in schema.names if name in read)
-        with _naming(column, ValueError):
+        with _Naming(column, ValueError):
             if isinstance(tree, Constant):
                 scalar = literal_scalar(tree.scalar, target or natural_type(tree.type))
                 return BoundLiteral(columns, scalar.type, scalar)
@@ -82,7 +82,7 @@ class LiteralValue:
         self, schema: pa.Schema, target: ArrowType | None = None, *, column: str = ""
     ) -> "BoundValue":
         """The value in the type `target`, or in one of its own."""
-        with _naming(column, ValueError):
+        with _Naming(column, ValueError):
             scalar = literal_scalar(self.value, target)
         return BoundLiteral((), scalar.type, scalar)
 
@@ -98,7 +98,7 @@ class ForeignValue:
     ) -> "BoundValue":
         """The expression over the columns of a schema, for a column of type `target`."""
         foreign = bind_foreign(self.foreign, schema)
-        with _naming(column, ValueError):
+        with _Naming(column, ValueError):
             if target is not None:
                 check_assignable(plain_type(foreign.type), target)
         type_ = target or natural_type(plain_type(foreign.type))
@@ -124,7 +124,7 @@ class BoundSql:
         if isinstance(self.tree, Field) and self.tree.source == self.type:
             return assign(read_field(batch, self.tree), self.type)
         values = evaluate(self.tree, Rows.of(batch, fields(self.tree), self.text))
-        with _naming(self.column, RewriteError):
+        with _Naming(self.column, RewriteError):
             return assign(values, self.type)
 
 
@@ -153,14 +153,14 @@ class BoundForeignValue:
     def evaluate(self, batch: pa.RecordBatch) -> Array:
         """The value for each row; RewriteError where one does not fit the column."""
         values = self.foreign.evaluate(batch)
-        with _naming(self.column, RewriteError):
+        with _Naming(self.column, RewriteError):
             return assign(plain_array(values, plain_type(values.type)), self.type)
 
 
 BoundValue = BoundSql | BoundLiteral | BoundForeignValue
 
 
-class _naming:  # noqa: N801
+class _Naming:
     """Name the column in an error about a value."""
 
     def __init__(self, column: str, kind: type[Exception]) -> None:

@@ -81,6 +81,7 @@ def shape(node: Any) -> Any:
         ("timestamp > TIMESTAMP '2025-01-01'", None),
         ("year(date) = year", ("=", ("year", "date"), "year")),
         ("INTERVAL '1 day 30 minutes'", (ex.Nanoseconds(88_200 * 10**9),)),
+        ("INTERVAL '1h 5 ms'", (ex.Nanoseconds(3_600_005 * 10**6),)),
         ("INTERVAL 90 MINUTE", (ex.Nanoseconds(5400 * 10**9),)),
         ("INTERVAL '-1.5' SECONDS", (ex.Nanoseconds(-1_500_000_000),)),
         ("X'00fF'", (b"\x00\xff",)),
