@@ -54,6 +54,7 @@ def write_ticks(folder: Path, files: int, rows: int, group_rows: int) -> dict[st
 
 def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
     """Make few files of many with one tool; of ours also how, and how much memory it took."""
+    _import_all()
     if tool == OURS:
         from maintenance_assets import compact
 
@@ -72,19 +73,20 @@ def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
         "PyArrow write_dataset": _with_pyarrow,
         "delta-rs compact": _with_delta,
     }
-    _import_for(tool)
     started = time.perf_counter()
     rewrite[tool](folder, target)
     seconds = time.perf_counter() - started
     return {"files": len(list(target.rglob("*.parquet"))), "seconds": seconds}
 
 
-def _import_for(tool: str) -> None:
-    """Loading a library is not part of its work: neither is loading ours."""
+def _import_all() -> None:
+    """Loading a library is no part of its work."""
     import deltalake  # noqa: F401
     import duckdb  # noqa: F401
     import polars  # noqa: F401
     import pyarrow.dataset  # noqa: F401
+
+    import maintenance_assets.engines.pyarrow_engine  # noqa: F401
 
 
 def _copy_bytes(folder: Path, target: Path) -> None:
