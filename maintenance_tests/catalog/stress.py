@@ -151,11 +151,13 @@ def _vacuum(house: Lakehouse) -> int:
 
 def _received(receiver: Any) -> set[int]:
     found = set()
-    while True:
+    # Not until its end: a process that was forked meanwhile may hold the other end open.
+    while receiver.poll():
         try:
             found.add(receiver.recv())
         except (EOFError, OSError):
-            return found
+            break
+    return found
 
 
 def _checked(house: Lakehouse, told: set[int]) -> dict[str, int]:
