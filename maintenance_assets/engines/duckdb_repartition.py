@@ -49,7 +49,7 @@ def repartition_by_sorting(
     """Write the rows from one stream that is sorted by directory."""
     tally = Tally()
     names: list[str] = []
-    batches = _numbered(task, places, memory_bytes, workers, tally, names, report)
+    batches = _Stream(_numbered(task, places, memory_bytes, workers, tally, names, report))
     with PartitionWriter(
         task.schema,
         task.writer,
@@ -61,10 +61,36 @@ def repartition_by_sorting(
     ) as writer:
         first = next(batches, None)
         if first is not None:
-            _write_sorted(cursor, first, batches, writer, task.schema, names)
+            try:
+                _write_sorted(cursor, first, batches, writer, task.schema, names)
+            except duckdb.Error:
+                batches.raise_error()
+                raise
         files = writer.close()
     parts = read_again(task, files, places.target, memory_bytes, workers)
     return tally.outcome("duckdb", task, parts)
+
+
+class _Stream(Iterator[pa.RecordBatch]):
+    """Batches for DuckDB, which would turn every error of theirs into one of its own."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self._batches = batches
+        self._error: BaseException | None = None
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def raise_error(self) -> None:
+        """Raise what ended the stream, if anything did."""
+        if self._error is not None:
+            raise self._error
 
 
 def _numbered(

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maintenance_assets.planning.binding_constants import locate
-from maintenance_assets.planning.evaluation_cast import cast
-from maintenance_assets.planning.evaluation_compare import compare
+from maintenance_assets.planning.evaluation_cast import cast_exactly
 from maintenance_assets.planning.families import (
     NUMBERS,
     TEMPORAL,
@@ -75,19 +74,7 @@ def assign(values: Array, target: ArrowType) -> Array:
     """Plain values in the type of a column; ValueError that shows a value which does not fit."""
     if values.type == target:
         return values
-    plain = plain_type(target)
-    if family(values.type) is Family.INTEGER and family(plain) is Family.FLOAT:
-        return from_plain(_exact_floats(values, plain), target)
-    return from_plain(cast(values, plain), target)
-
-
-def _exact_floats(integers: Array, target: ArrowType) -> Array:
-    floats = cast(integers, target)
-    differs = pc.fill_null(compare("<>", integers, floats), False)
-    if pc.any(differs).as_py():
-        found = integers.filter(differs)[0].as_py()
-        raise ValueError(f"{found} is not exact in {target}: round it with CAST")
-    return floats
+    return from_plain(cast_exactly(values, plain_type(target)), target)
 
 
 def from_plain(values: Array, target: ArrowType) -> Array:
@@ -145,15 +132,16 @@ def literal_scalar(value: Any, target: ArrowType | None) -> Any:
     return _leaf(value, target)
 
 
-_NOT_ONE_VALUE = (set, frozenset, pa.Array, pa.ChunkedArray)
+_COLUMNS = ("__arrow_c_array__", "__arrow_c_stream__")
 
 
 def _inferred(value: Any) -> Any:
-    if isinstance(value, _NOT_ONE_VALUE):
+    # A column of another library is a value for each row, not one for all.
+    if isinstance(value, set | frozenset) or any(hasattr(value, mark) for mark in _COLUMNS):
         raise ValueError(f"Expected one value, not a {type(value).__name__}")
     try:
         return pa.scalar(_known_to_arrow(value))
-    except (pa.ArrowException, TypeError, OverflowError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ValueError(
             f"{value!r} of type {type(value).__name__} is not a value: {error}"
         ) from error

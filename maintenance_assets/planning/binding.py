@@ -29,7 +29,7 @@ from maintenance_assets.planning.evaluation_compare import (
     comparable_decimals,
     mirrored,
 )
-from maintenance_assets.planning.evaluation_text import like_parts
+from maintenance_assets.planning.evaluation_text import like, like_parts
 from maintenance_assets.planning.expressions import Expression, Span, pointing_at
 from maintenance_assets.planning.families import (
     NUMBERS,
@@ -124,7 +124,7 @@ class _Binder:
 
     def _column(self, node: ex.Column) -> typed.Field:
         path = node.path
-        if path[0] not in self._schema.names and node.name in self._schema.names:
+        if node.name in self._schema.names and not self._reaches(path):
             path = (node.name,)
         count = self._schema.names.count(path[0])
         if count != 1:
@@ -133,6 +133,17 @@ class _Binder:
         for depth, name in enumerate(path[1:], 1):
             type_ = self._below(node, ".".join(path[:depth]), type_, name)
         return field_at(path, type_, self._schema)
+
+    def _reaches(self, path: tuple[str, ...]) -> bool:
+        """Whether a path leads from a column to a field; a name with a dot may be a column."""
+        if self._schema.names.count(path[0]) != 1:
+            return False
+        type_ = self._schema.field(path[0]).type
+        for name in path[1:]:
+            if not pa.types.is_struct(type_) or type_.get_field_index(name) < 0:
+                return False
+            type_ = type_.field(name).type
+        return True
 
     def _unknown(self, name: str, count: int) -> str:
         if count > 1:
@@ -183,7 +194,11 @@ class _Binder:
         if family(operand.type) is not Family.TEXT:
             message = f"LIKE is for text, not for {type_name(operand.type)}"
             raise self._error(node.operand.span, message)
-        return typed.Like(operand, like_parts(node.pattern, node.escape), node.ignore_case)
+        parts = like_parts(node.pattern, node.escape)
+        # A pattern can be too large for the engine of regular expressions.
+        probe = pa.array([""], pa.large_string())
+        self._said(node.span, lambda: like(probe, parts, node.ignore_case))
+        return typed.Like(operand, parts, node.ignore_case)
 
     # --- values --------------------------------------------------------------------------
 

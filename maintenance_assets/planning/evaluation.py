@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning import typed
 from maintenance_assets.planning.evaluation_arithmetic import arithmetic, negate
-from maintenance_assets.planning.evaluation_cast import cast
+from maintenance_assets.planning.evaluation_cast import cast, cast_exactly
 from maintenance_assets.planning.evaluation_compare import compare, is_in
 from maintenance_assets.planning.evaluation_functions import call
 from maintenance_assets.planning.evaluation_text import like
@@ -123,7 +123,7 @@ def _fallible(node: Any, rows: Rows) -> Any:
             case typed.Negate():
                 return negate(inputs[0], node.type)
             case typed.Cast():
-                return cast(inputs[0], node.type)
+                return (cast_exactly if node.exact else cast)(inputs[0], node.type)
             case _:
                 return call(node.name, inputs, node.options, node.type)
     except (pa.ArrowException, ValueError, OverflowError) as error:

@@ -1,7 +1,7 @@
-"""Calculating with Arrow values: overflow is an error, division by zero is NULL.
+"""Calculating with Arrow values: no number wraps, and division by zero is NULL.
 
-Integers calculate in 64 bits, decimals exactly, anything with a float as double. `/` always gives
-a double; `%` has the sign of the dividend.
+Integers calculate in 64 bits and decimals exactly, where overflow is an error; anything with a
+float as double, where it is infinity. `/` always gives a double; `%` has the sign of the dividend.
 """
 
 from collections.abc import Callable

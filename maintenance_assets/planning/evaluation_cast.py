@@ -2,7 +2,8 @@
 
 What is rounded on purpose: numbers become the nearest float (a value beyond all floats is an
 error), timestamps become the date they lie in. A float becomes a decimal if that decimal means
-the same float. Wall-clock values of a timestamp with a zone are those of its zone.
+the same float, and a text with the fewest digits that mean it. Wall-clock values of a timestamp
+with a zone are those of its zone.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from maintenance_assets.planning.evaluation_compare import compare
 from maintenance_assets.planning.families import Family, family, type_name, unit_nanoseconds
 from maintenance_assets.planning.moments import parse_moment
 
@@ -67,6 +69,17 @@ def cast(values: Array, target: ArrowType) -> Array:
         shown = "" if found is None else f": {found!r}"
         said = str(reason or error).splitlines()[0]
         raise ValueError(f"A value does not fit {type_name(target)}{shown} ({said})") from error
+
+
+def cast_exactly(values: Array, target: ArrowType) -> Array:
+    """The same where nobody asked for a cast: integers only become floats equal to them."""
+    found = cast(values, target)
+    if family(values.type) is Family.INTEGER and family(target) is Family.FLOAT:
+        differs = pc.fill_null(compare("<>", values, found), False)
+        if pc.any(differs).as_py():
+            number = values.filter(differs)[0].as_py()
+            raise ValueError(f"{number} is not exact in {target}: round it with CAST")
+    return found
 
 
 def _misfit(values: Array, target: ArrowType) -> tuple[Any, Exception | None]:

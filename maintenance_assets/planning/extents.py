@@ -6,8 +6,8 @@ and nanoseconds for all that is time. They may be too wide, and never too narrow
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -57,33 +57,38 @@ def anything(type_: ArrowType) -> Extent:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of the columns of a file, or supposed of them."""
+    """What the columns of a file can be."""
 
-    ranges: Ranges
-    constants: Constants
-    supposed_nan: Mapping[tuple[str, ...], bool] = field(default_factory=dict)
-    """Columns of floats that are supposed to be NaN, or anything but NaN."""
+    extents: Mapping[tuple[str, ...], Extent]
 
-    def extent(self, column: Field) -> Extent:
-        """What a column can be."""
-        found = self._extent(column)
-        if column.path not in self.supposed_nan:
-            return found
-        if self.supposed_nan[column.path]:
-            return Extent(has_null=False, has_value=False, has_nan=True)
-        return replace(found, has_nan=False)
+    @classmethod
+    def of(cls, columns: Iterable[Field], ranges: Ranges, constants: Constants) -> "Known":
+        """What ranges and constants say of columns."""
+        return cls({one.path: _extent_of(one, ranges, constants) for one in columns})
 
-    def _extent(self, column: Field) -> Extent:
-        if not column.alone:
-            return anything(column.type)
-        constant = self.constants.get(column.name)
-        found = None if constant is None else _from_constant(constant, column.type)
-        if found is not None:
-            return found
-        if family(column.type) is Family.NULL:
-            return NOTHING
-        range_ = self.ranges.get(column.name)
-        return anything(column.type) if range_ is None else _from_range(range_, column.type)
+    def supposing(self, is_nan: Mapping[tuple[str, ...], bool]) -> "Known":
+        """The same where columns of floats are all NaN, or nothing but NaN is excluded."""
+        supposed = {
+            path: _ONLY_NAN if nan else replace(self.extents[path], has_nan=False)
+            for path, nan in is_nan.items()
+        }
+        return Known({**self.extents, **supposed})
+
+
+_ONLY_NAN = Extent(has_null=False, has_value=False, has_nan=True)
+
+
+def _extent_of(column: Field, ranges: Ranges, constants: Constants) -> Extent:
+    if not column.alone:
+        return anything(column.type)
+    constant = constants.get(column.name)
+    found = None if constant is None else _from_constant(constant, column.type)
+    if found is not None:
+        return found
+    if family(column.type) is Family.NULL:
+        return NOTHING
+    range_ = ranges.get(column.name)
+    return anything(column.type) if range_ is None else _from_range(range_, column.type)
 
 
 def point(scalar: Any) -> Extent:
@@ -92,13 +97,13 @@ def point(scalar: Any) -> Extent:
         return NOTHING
     value = bound(scalar)
     if isinstance(value, float) and math.isnan(value):
-        return Extent(has_null=False, has_value=False, has_nan=True)
+        return _ONLY_NAN
     return Extent(value, value, has_null=False)
 
 
 def bound(scalar: Any) -> Any:
-    """A plain scalar as a value that compares exactly; None for types without an order."""
-    match family(scalar.type):
+    """A scalar as a value that compares exactly; None for types without an order."""
+    match family(plain_type(scalar.type)):
         case Family.OTHER | Family.NULL:
             return None
         case Family.DECIMAL:
@@ -111,27 +116,21 @@ def bound(scalar: Any) -> Any:
 
 def _from_constant(scalar: Any, type_: ArrowType) -> Extent | None:
     """The column of a partition; None where its text does not say what the value is."""
-    scalar = _plain(scalar)
-    if scalar is None:
-        return None
     if not scalar.is_valid:
         return NOTHING
-    if family(scalar.type) is family(type_):
-        return point(scalar) if family(type_) is not Family.OTHER else None
-    value = _read(scalar.as_py(), type_) if family(scalar.type) is Family.TEXT else None
+    scalar = _plain(scalar)
+    own = family(plain_type(scalar.type))
+    if own is family(type_):
+        return point(scalar) if own is not Family.OTHER else None
+    value = _read(scalar.as_py(), type_) if own is Family.TEXT else None
     return None if value is None else Extent(value, value, has_null=False)
 
 
 def _plain(scalar: Any) -> Any:
-    """The scalar without dictionary, extension and width; None where that is not clear."""
+    """The scalar without dictionary and extension."""
     if pa.types.is_dictionary(scalar.type):
         scalar = scalar.value if scalar.is_valid else pa.scalar(None, scalar.type.value_type)
-    if isinstance(scalar.type, pa.BaseExtensionType):
-        scalar = scalar.value
-    try:
-        return None if scalar is None else scalar.cast(plain_type(scalar.type))
-    except pa.ArrowException:
-        return None
+    return scalar.value if isinstance(scalar.type, pa.BaseExtensionType) else scalar
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -165,8 +164,10 @@ def _from_range(range_: ColumnRange, type_: ArrowType) -> Extent:
 
 def _range_bound(scalar: Any, type_: ArrowType) -> Any:
     """A bound from a footer; None unless it is of the same family as the column."""
-    plain = None if scalar is None or not scalar.is_valid else _plain(scalar)
-    if plain is None or family(plain.type) is not family(type_):
+    if scalar is None or not scalar.is_valid:
+        return None
+    plain = _plain(scalar)
+    if family(plain_type(plain.type)) is not family(type_):
         return None
     value = bound(plain)
     return None if isinstance(value, float) and math.isnan(value) else value

@@ -35,7 +35,7 @@ def extent(node: Typed, known: Known) -> Extent:
     """What a value can be."""
     match node:
         case typed.Field():
-            return known.extent(node)
+            return known.extents[node.path]
         case typed.Constant():
             return point(node.scalar)
         case typed.Case():

@@ -7,6 +7,7 @@ changes a value.
 
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,7 @@ _FAMILIES: tuple[tuple[Callable[[ArrowType], bool], Family], ...] = (
 )
 
 
+@lru_cache(maxsize=4096)
 def family(type_: ArrowType) -> Family:
     """The family of a plain type."""
     # An extension type may have a storage that these checks would take for the type itself.
@@ -65,6 +67,7 @@ def family(type_: ArrowType) -> Family:
     return next((found for check, found in _FAMILIES if check(type_)), Family.OTHER)
 
 
+@lru_cache(maxsize=4096)
 def plain_type(type_: ArrowType) -> ArrowType:
     """The type that values of a column have inside an expression."""
     if isinstance(type_, pa.BaseExtensionType):
@@ -111,7 +114,9 @@ DAY_NANOSECONDS = 86_400 * 1_000_000_000
 
 def unit_nanoseconds(type_: ArrowType) -> int:
     """How long one count of a temporal type is."""
-    return DAY_NANOSECONDS if pa.types.is_date32(type_) else _UNIT_NANOSECONDS[type_.unit]
+    if pa.types.is_date(type_):
+        return DAY_NANOSECONDS if pa.types.is_date32(type_) else _UNIT_NANOSECONDS["ms"]
+    return _UNIT_NANOSECONDS[type_.unit]
 
 
 def type_name(type_: ArrowType) -> str:

@@ -84,8 +84,7 @@ def in_zone(wall: int, zone: str) -> int:
 
 def nanoseconds(scalar: Any) -> int:
     """The count of a temporal scalar in nanoseconds."""
-    integers = pa.int32() if scalar.type.bit_width == 32 else pa.int64()
-    return int(scalar.cast(integers).as_py()) * unit_nanoseconds(scalar.type)
+    return int(scalar.value) * unit_nanoseconds(scalar.type)
 
 
 def moment(count: int, type_: Any) -> Any:

@@ -29,13 +29,27 @@ _ALL: Outcomes = frozenset({True, False, None})
 
 def may_hold(condition: Typed, ranges: Ranges, constants: Constants) -> bool:
     """False only if the condition is certainly true for no row."""
-    known = Known(ranges, constants)
-    floats = [one for one in typed.fields(condition) if known.extent(one).has_nan]
+    columns = typed.fields(condition)
+    known = Known.of(columns, ranges, constants)
+    if not _can_hold(condition, known):
+        return False
+    floats = [one for one in columns if known.extents[one.path].has_nan]
     # Case by case: a number between 5 and 6 is not NaN, though NaN is above 5.
-    return any(
-        True in outcomes(condition, Known(ranges, constants, supposed))
+    return not floats or any(
+        _can_hold(condition, known.supposing(supposed))
         for supposed in _suppositions(floats[:_MOST_CASES])
     )
+
+
+def _can_hold(condition: Typed, known: Known) -> bool:
+    """Whether true is among the outcomes; most files are excluded by the first of many tests."""
+    match condition:
+        case typed.And():
+            return all(_can_hold(operand, known) for operand in condition.operands)
+        case typed.Or():
+            return any(_can_hold(operand, known) for operand in condition.operands)
+        case _:
+            return True in outcomes(condition, known)
 
 
 _MOST_CASES = 4

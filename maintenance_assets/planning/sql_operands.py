@@ -14,12 +14,10 @@ from maintenance_assets.planning.sql_types import SEVERAL_WORDS, type_of_name
 
 STATEMENTS = ("CREATE", "DELETE", "DROP", "INSERT", "SELECT", "UPDATE", "VALUES", "WITH")
 _RESERVED = frozenset(
-    {"ALL", "AND", "ANY", "AS", "ASC", "BETWEEN", "CASE", "CAST", "COLLATE", "CROSS", "DESC"}
-    | {"DISTINCT", "ELSE", "END", "ESCAPE", "EXCEPT", "EXISTS", "FALSE", "FETCH", "FILTER", "FROM"}
-    | {"FULL", "GLOB", "GROUP", "HAVING", "ILIKE", "IN", "INNER", "INTERSECT", "INTO", "IS"}
-    | {"ISNULL", "JOIN", "LAMBDA", "LATERAL", "LEFT", "LIKE", "LIMIT", "NATURAL", "NOT", "NOTNULL"}
-    | {"NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "OVER", "QUALIFY", "RIGHT", "SET", "SIMILAR"}
-    | {"SOME", "TABLE", "THEN", "TRUE", "UNION", "USING", "WHEN", "WHERE", "WINDOW", *STATEMENTS}
+    {"ALL", "AND", "ANY", "AS", "BETWEEN", "CASE", "CAST", "DISTINCT", "ELSE", "END", "ESCAPE"}
+    | {"EXCEPT", "EXISTS", "FALSE", "FROM", "GROUP", "HAVING", "ILIKE", "IN", "INTERSECT", "INTO"}
+    | {"IS", "ISNULL", "JOIN", "LIKE", "LIMIT", "NOT", "NOTNULL", "NULL", "ON", "OR", "ORDER"}
+    | {"OVER", "QUALIFY", "SIMILAR", "SOME", "THEN", "TRUE", "UNION", "WHEN", "WHERE", *STATEMENTS}
 )
 _TYPED_LITERALS = frozenset({"DATE", "TIME", "TIMESTAMP", "DATETIME", "TIMESTAMPTZ"})
 _SIDES = {"LEADING": "ltrim", "TRAILING": "rtrim", "BOTH": "trim"}
@@ -83,7 +81,7 @@ class Operands(Cursor, ABC):
         if token.value == "CASE":
             return self._case()
         if token.value in STATEMENTS:
-            raise self.error(token.span, "Statements and subqueries are not available")
+            raise self.error(token.span, f"Statements are not available. {_quoting(token)}")
         if after.kind is Kind.STRING and token.value in _TYPED_LITERALS:
             self.take()
             inner = ex.Literal(self.take().value, after.span)
@@ -125,8 +123,8 @@ class Operands(Cursor, ABC):
         if token.kind is Kind.QUOTED or (token.kind is Kind.WORD and token.value not in _RESERVED):
             return self.take()
         if token.kind is Kind.WORD:
-            hint = f'If a column is meant, write "{token.text}" in double quotes'
-            raise self.error(token.span, f"Expected a value, found {token.text!r}. {hint}")
+            message = f"Expected a value, found {token.text!r}. {_quoting(token)}"
+            raise self.error(token.span, message)
         raise self.error(token.span, f"Expected a name, found {self.found}")
 
     def _case(self) -> Expression:
@@ -253,6 +251,10 @@ class Operands(Cursor, ABC):
             found.append(int(token.value))
             if not self.accept(","):
                 return tuple(found)
+
+
+def _quoting(token: Token) -> str:
+    return f'If a column is meant, write "{token.text}" in double quotes'
 
 
 def _name(token: Token) -> str:

@@ -258,9 +258,13 @@ def _signed(sign: Token, operand: Expression) -> Expression:
     span = sign.span | operand.span
     if sign.value == "+":
         return replace(operand, span=span)
-    # True is an int, and has no sign.
-    if isinstance(operand, ex.Literal):
-        value = operand.value
-        if isinstance(value, Decimal) or (isinstance(value, int) and value is not True):
-            return replace(operand, value=-value, span=span)
-    return ex.Negate(operand, span)
+    match operand:
+        case ex.Literal(value=bool()):
+            return ex.Negate(operand, span)
+        case ex.Literal(value=int() as number):
+            return replace(operand, value=-number, span=span)
+        case ex.Literal(value=Decimal() as fraction):
+            # A minus sign would round to the digits of the context.
+            return replace(operand, value=fraction.copy_negate(), span=span)
+        case _:
+            return ex.Negate(operand, span)

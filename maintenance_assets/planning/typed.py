@@ -158,6 +158,8 @@ class Cast:
     operand: "Typed"
     type: ArrowType
     span: Span
+    exact: bool = False
+    """Nobody asked for it, so integers only become floats that are equal to them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ def _converted(node: Typed, type_: ArrowType, span: Span) -> Typed:
         return node
     if isinstance(node, Constant):
         return _constant(node, type_)
-    return Cast(node, type_, span)
+    return Cast(node, type_, span, exact=True)
 
 
 def _constant(node: Constant, type_: ArrowType) -> Constant:

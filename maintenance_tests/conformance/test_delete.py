@@ -275,11 +275,11 @@ def test_what_was_deleted_comes_back(lake: Lake, tmp_path: Path) -> None:
     first = remove(lake, "day = 'a'", backup_path=backups)
     second = remove(lake, "price = 1.0", backup_path=backups)
     assert first.backup_id != second.backup_id
-    options = {"storage_options": dict(lake.storage_options) or None, "backup_path": backups}
+    options = dict(lake.storage_options) or None
     for result in (second, first):
         assert result.backup_id is not None
         assert result.to_dict()["backup_id"] == result.backup_id
-        restore(lake.url, result.backup_id, **options)
+        restore(lake.url, result.backup_id, backup_path=backups, storage_options=options)
     assert lake.tree() == before
 
 

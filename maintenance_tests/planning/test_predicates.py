@@ -394,6 +394,7 @@ def test_a_name_with_a_dot_may_be_a_column() -> None:
     assert mask('"a.b" = 1', batch) == [True, False]
     assert mask("a.b = 6", batch) == [False, True]
     assert mask("a.b = 1", pa.record_batch({"a.b": [1, 2]})) == [True, False]
+    assert mask("a.b = 1", pa.record_batch({"a": [5, 6], "a.b": [1, 2]})) == [True, False]
 
 
 def test_a_column_of_nulls_matches_nothing_but_is_null() -> None:
@@ -413,6 +414,7 @@ def test_a_column_of_nulls_matches_nothing_but_is_null() -> None:
         ("-(-x - 1) > 0", "out of range for BIGINT"),
         ("abs(-x - 1) > 0", "out of range for BIGINT"),
         ("CAST(x AS TINYINT) = 1", "does not fit int8: 9223372036854775807"),
+        ("coalesce(x, 0.5::DOUBLE) = 1", "9223372036854775807 is not exact in double"),
         ("CAST(CAST(x AS VARCHAR) || 'z' AS BIGINT) = 1", "9223372036854775807z"),
     ],
 )
@@ -457,6 +459,9 @@ SCHEMA = pa.schema(
 )
 
 
+HUGE_PATTERN = f"name LIKE '{'_' * 90_000}%a%b'"
+
+
 @pytest.mark.parametrize(
     ("text", "message", "marked"),
     [
@@ -478,6 +483,7 @@ SCHEMA = pa.schema(
         ("NOT name", "Expected a condition", "name"),
         ("1", "Expected a condition", "1"),
         ("price LIKE 'x'", "LIKE is for text", "price"),
+        (HUGE_PATTERN, "pattern too large", None),
         ("price + name > 1", "cannot be calculated", "price + name"),
         ("year(price) = 1", "Expected a date", "price"),
         ("lower(price) = 'a'", "Expected text", "price"),
@@ -497,7 +503,7 @@ def test_what_does_not_fit_the_schema_is_pointed_at(text: str, message: str, mar
         predicate.bind(SCHEMA)
     *_, line, marks = str(caught.value).splitlines()
     start = len(marks) - len(marks.lstrip())
-    assert line[start : len(marks)] == marked
+    assert marked in (None, line[start : len(marks)])
 
 
 def test_a_name_that_occurs_twice_is_refused() -> None:

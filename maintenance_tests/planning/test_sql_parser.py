@@ -13,6 +13,8 @@ from maintenance_assets.planning.expressions import Span, children
 from maintenance_assets.planning.sql_parser import MAX_DEPTH, parse_sql
 from maintenance_assets.planning.sql_tokens import MAX_LENGTH
 
+D38 = Decimal("-1.2345678901234567890123456789012345678")
+
 
 def shape(node: Any) -> Any:
     """An expression without places, as nested tuples."""
@@ -67,6 +69,8 @@ def shape(node: Any) -> Any:
         ("-a + 1", ("+", ("negate", "a"), (1,))),
         ("a - -1", ("-", "a", (-1,))),
         ("- -1", (1,)),
+        ("-TRUE", ("negate", (True,))),
+        ('offset = 1 AND "left" = right', None),
         ("+a", "a"),
         ("-a::int", ("negate", ("cast", "a", "int32"))),
         ("CAST(a AS DECIMAL(10, 2))", ("cast", "a", "decimal128(10, 2)")),
@@ -117,6 +121,7 @@ def test_text_is_read_with_the_precedence_of_sql(text: str, expected: Any) -> No
         (".5", Decimal("0.5"), False),
         ("5.", Decimal("5"), False),
         ("1e3", Decimal("1e3"), True),
+        ("-1.2345678901234567890123456789012345678", D38, False),
         ("0.1234567890123456789012345678", Decimal("0.1234567890123456789012345678"), False),
     ],
 )

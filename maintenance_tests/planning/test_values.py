@@ -160,6 +160,8 @@ def test_a_naive_time_is_wall_clock_time_of_the_zone_of_its_column() -> None:
         (5, pa.struct([("a", pa.int8())]), "5 does not fit struct"),
         ({1, 2}, None, "one value, not a set"),
         (pa.array([1]), pa.int64(), "one value, not a Int64Array"),
+        (pa.chunked_array([[1]]), pa.int64(), "one value, not a ChunkedArray"),
+        (pl.Series([1]), pa.int64(), "one value, not a Series"),
         (object(), pa.int64(), "of type object is not a value"),
     ],
 )
