@@ -241,6 +241,13 @@ class CatalogReader:
         )
         return frozenset(self._database.read(lambda c: c.execute(query).scalars().all()))
 
+    def is_aborted(self, dataset_id: int, txn_id: str) -> bool:
+        """Whether a transaction was given up: what it wrote can never become part of a version."""
+        query = select(t.transaction.c.state).where(
+            t.transaction.c.dataset_id == dataset_id, t.transaction.c.txn_id == txn_id
+        )
+        return self._database.read(lambda c: c.execute(query).scalar()) == "aborted"
+
     def open_transactions(self, dataset_id: int) -> tuple[str, ...]:
         """Ids of transactions that are neither committed nor aborted."""
         query = select(t.transaction.c.txn_id).where(

@@ -202,7 +202,7 @@ transaction = Table(
     "lake_transaction",
     metadata,
     _key("dataset_id"),
-    _key("txn_id", String(200)),
+    _key("txn_id", Text),
     _needed("state", String(16)),
     _needed("fence"),
     _needed("operation", Text),
@@ -217,8 +217,8 @@ transaction_file = Table(
     "lake_transaction_file",
     metadata,
     _key("dataset_id"),
-    _key("txn_id", String(200)),
-    _key("path", String(1000)),
+    _key("txn_id", Text),
+    _key("path", Text),
     **_BY_KEY,
 )
 """Paths that a transaction may be writing to."""
@@ -227,7 +227,7 @@ tombstone = Table(
     "lake_tombstone",
     metadata,
     _key("dataset_id"),
-    _key("path", String(1000)),
+    _key("path", Text),
     _needed("removed_at"),
     _needed("reason", String(32)),
     _needed("state", String(16)),
@@ -241,7 +241,7 @@ pin = Table(
     metadata,
     _key("dataset_id"),
     _key("kind", String(16)),
-    _key("name", String(200)),
+    _key("name", Text),
     _needed("version"),
     Column("expires_at", BigInteger),
 )

@@ -145,6 +145,11 @@ class CatalogWriter:
                 resolved = self._resolve(current, give_up)
                 if isinstance(resolved, Committed):
                     return resolved
+                if time.monotonic() > give_up:
+                    raise CatalogError(
+                        f"Transaction '{ticket.txn_id}' could not be committed and is not in: "
+                        f"{error.__cause__ or error}. Nothing was changed"
+                    ) from error
                 current = resolved
 
     def _commit(self, ticket: Ticket, change: Change) -> Committed:

@@ -104,6 +104,7 @@ class LakeTransaction:
     ticket: Ticket
     done: bool = False
     _free: dict[str, list[str]] = field(default_factory=dict)
+    _handed_out: list[str] = field(default_factory=list)
     _lock: Any = field(default_factory=threading.Lock)
 
     def expect(self, directories: Iterable[str], prefix: str = "part") -> None:
@@ -129,7 +130,9 @@ class LakeTransaction:
         with self._lock:
             if not self._free.get(directory):
                 self.reserve({directory: 1})
-            return self.store.path(self._free[directory].pop(0))
+            path = self._free[directory].pop(0)
+            self._handed_out.append(path)
+            return self.store.path(path)
 
     def rebase(self) -> None:
         """Continue from the newest version."""
@@ -153,8 +156,17 @@ class LakeTransaction:
             self.session.retention.record_deleted(self.state.dataset_id, marked)
         except LeaseLostError:
             logger.info("transaction %s was ended by another process", self.ticket.txn_id)
+            self._delete_if_aborted()
         except (MaintenanceError, OSError) as error:
             logger.warning("left for recover() to clean up: %s", error)
+
+    def _delete_if_aborted(self) -> None:
+        """Vacuum may have been here before the last bytes were: nobody else will delete them."""
+        try:
+            if self.session.reader.is_aborted(self.state.dataset_id, self.ticket.txn_id):
+                delete_files(self.store, self._handed_out)
+        except (MaintenanceError, OSError) as error:
+            logger.warning("fsck() may find files that nobody needs: %s", error)
 
 
 class _Heartbeat:

@@ -194,6 +194,24 @@ def test_a_writer_that_pauses_for_too_long_cannot_commit(catalog_uri: str, tmp_p
         assert ids(dataset) == [0]
 
 
+def test_a_writer_that_was_given_up_takes_away_what_it_wrote_after_vacuum(
+    small: Lakehouse,
+) -> None:
+    dataset = numbers(small, 1)
+    session = LakeSession.open(f"sqlite:///{Path(dataset.path).parents[1]}/catalog.db", None, NOW)
+    state = session.reader.dataset("numbers")
+    with (
+        pytest.raises(LeaseLostError),
+        session.transaction(state, "append", "late") as transaction,
+    ):
+        path = Path(transaction.stage(""))
+        small.vacuum(NOW, dry_run=False, force=True)
+        path.write_bytes(b"too late")
+        session.writer.renew(transaction.ticket)
+    assert not path.exists()
+    assert small.fsck().problems == ()
+
+
 def test_a_second_start_of_a_transaction_shuts_the_first_out(small: Lakehouse) -> None:
     dataset = numbers(small)
 

@@ -1,0 +1,51 @@
+"""Other assets read and write catalog datasets."""
+
+from pathlib import Path
+from typing import Any
+
+import dagster
+import pyarrow as pa
+
+from maintenance_assets import Lakehouse
+from maintenance_assets.orchestration.lakehouse_resource import (
+    LakehouseIOManager,
+    LakehouseResource,
+)
+
+
+@dagster.asset(io_manager_key="lake", metadata={"partition_by": ["day"]})
+def trades() -> Any:
+    return pa.table({"id": [1, 2, 3], "day": ["a", "a", "b"]})
+
+
+@dagster.asset(io_manager_key="lake", key_prefix="gold")
+def counts(trades: pa.Table) -> Any:
+    return trades.group_by("day").aggregate([("id", "count")])
+
+
+@dagster.asset
+def checked(house: LakehouseResource) -> int:
+    with house.open() as lakehouse:
+        return lakehouse.dataset("trades").read(where="day = 'a'").num_rows
+
+
+def test_assets_hand_each_other_versions_of_catalog_datasets(tmp_path: Path) -> None:
+    catalog = LakehouseResource(catalog_uri=f"sqlite:///{tmp_path}/catalog.db")
+    resources = {"lake": LakehouseIOManager(lakehouse=catalog), "house": catalog}
+    for _ in range(2):
+        result = dagster.materialize([trades, counts], resources=resources)
+        assert result.success
+    (event,) = result.asset_materializations_for_node("trades")
+    shown = {name: value.value for name, value in event.metadata.items()}
+    assert (shown["dataset"], shown["version"], shown["dagster/row_count"]) == ("trades", 2, 3)
+    assert dagster.materialize([checked], resources=resources).output_for_node("checked") == 2
+    with Lakehouse(catalog.catalog_uri) as house:
+        assert house.datasets() == ("gold__counts", "trades")
+        assert house.dataset("trades").partition_by == ("day",)
+        assert house.dataset("trades").read().num_rows == 3
+        assert [c.operation for c in house.dataset("trades").history()] == [
+            "overwrite",
+            "overwrite",
+            "create",
+        ]
+        assert house.dataset("gold__counts").read().num_rows == 2
