@@ -18,7 +18,12 @@ from maintenance_assets.engines.in_order import in_order
 from maintenance_assets.engines.partition_writer import PartitionWriter
 from maintenance_assets.engines.protocol import Places
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
-from maintenance_assets.engines.repartition_kernel import Tally, portion_rows, read_again
+from maintenance_assets.engines.repartition_kernel import (
+    Tally,
+    portion_rows,
+    read_again,
+    reader_count,
+)
 from maintenance_assets.engines.repartition_task import (
     RepartitionOutcome,
     RepartitionTask,
@@ -105,7 +110,8 @@ def _numbered(
     """All rows with the number of their directory and their place."""
     flow = RowFlow(task, places.source, memory_bytes // (12 * (workers + 1)))
     numbers: dict[str, int] = {}
-    found = in_order(flow.placed, portions(task.files, portion_rows(task, workers)), workers)
+    readers = reader_count(task, memory_bytes, workers)
+    found = in_order(flow.placed, portions(task.files, portion_rows(task, workers)), readers)
     row = 0
     for placed in found:
         tally.add(placed)

@@ -200,6 +200,7 @@ class PartitionWriter:
             directory = bucket.rest.directory
             bucket.file = _OpenFile(directory, self._stage(directory), self._form, group)
         bucket.file.write(group)
+        self._spill.let_go()
 
     def _close_file(self, bucket: "_Bucket") -> None:
         if bucket.file is not None:

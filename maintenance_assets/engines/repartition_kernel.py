@@ -23,6 +23,7 @@ from maintenance_assets.engines.row_flow import Placed, RowFlow, portions
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError, VerificationError
 from maintenance_assets.model.files import DICTIONARY, DataFile
+from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES
 from maintenance_assets.planning.content_hash import Digest, row_hashes
 from maintenance_assets.planning.placement import partition_directories
@@ -42,8 +43,9 @@ def repartition_rows(
 ) -> RepartitionOutcome:
     """Write all rows of the task into the files of their directories."""
     coded = coded_columns(task, places.source)
+    readers = reader_count(task, memory_bytes, workers)
     # In each of the streams a batch is read, one is moved and one waits.
-    batch_bytes = memory_bytes // (_READ_SHARE * 3 * (workers + 1))
+    batch_bytes = memory_bytes // (_READ_SHARE * 3 * (readers + 1))
     flow = RowFlow(task, places.source, batch_bytes, coded)
     tally = Tally()
     with PartitionWriter(
@@ -56,13 +58,19 @@ def repartition_rows(
         workers=workers,
     ) as writer:
         rows = portion_rows(task, workers)
-        for placed in in_order(flow.placed, portions(task.files, rows), workers):
+        for placed in in_order(flow.placed, portions(task.files, rows), readers):
             writer.add(placed.arranged)
             tally.add(placed)
             report(tally.rows_read)
         files = writer.close()
     parts = read_again(task, files, places.target, memory_bytes, workers)
     return tally.outcome("pyarrow", task, parts)
+
+
+def reader_count(task: RepartitionTask, memory_bytes: int, workers: int) -> int:
+    """How many files may be read at once: of each, a row group is loaded as a whole."""
+    largest = max(file.size_bytes // max(1, file.row_group_count) for file in task.files)
+    return max(1, min(workers, memory_bytes // (_READ_SHARE * max(1, largest)) - 1))
 
 
 def portion_rows(task: RepartitionTask, workers: int) -> int:
@@ -158,9 +166,16 @@ def _digest(
 ) -> Digest:
     keys = [name for name in task.partition_by if name in task.schema.names]
     with access.open_input(file.path) as handle:
-        parquet = pq.ParquetFile(handle, read_dictionary=_flat_texts(task.schema, keys))
+        metadata = pq.read_metadata(handle)
+        rows = _batch_rows(metadata, batch_bytes)
+        parquet = pq.ParquetFile(
+            handle,
+            metadata=metadata,
+            read_dictionary=_flat_texts(task.schema, keys),
+            # Unbuffered, row groups that were read stay in memory.
+            buffer_size=MIB if rows < metadata.num_rows else 0,
+        )
         total = Digest()
-        rows = _batch_rows(parquet.metadata, batch_bytes)
         for batch in parquet.iter_batches(rows, use_threads=False):
             total = total.plus(Digest.of(row_hashes(batch, task.hashed)))
             _require_place(batch, keys, task.partition_by, file.directory)
