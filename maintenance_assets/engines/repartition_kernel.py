@@ -168,12 +168,14 @@ def _digest(
     with access.open_input(file.path) as handle:
         metadata = pq.read_metadata(handle)
         rows = _batch_rows(metadata, batch_bytes)
+        at_once = rows >= metadata.num_rows
         parquet = pq.ParquetFile(
             handle,
             metadata=metadata,
             read_dictionary=_flat_texts(task.schema, keys),
-            # Unbuffered, row groups that were read stay in memory.
-            buffer_size=MIB if rows < metadata.num_rows else 0,
+            # Loaded ahead, row groups stay in memory until all have been read.
+            pre_buffer=at_once,
+            buffer_size=0 if at_once else MIB,
         )
         total = Digest()
         for batch in parquet.iter_batches(rows, use_threads=False):
