@@ -44,8 +44,11 @@ SPELLINGS: list[tuple[Any, list[str | None]]] = [
         pa.array([0, -1, None], pa.timestamp("s")),
         ["1970-01-01 00:00:00", "1969-12-31 23:59:59", None],
     ),
-    (pa.array([1], pa.timestamp("ms")), ["1970-01-01 00:00:00.001000"]),
-    (pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
+    (pa.array([1], pa.timestamp("ms")), ["1970-01-01 00:00:00.001"]),
+    (
+        pa.array([1, 1000], pa.timestamp("ns")),
+        ["1970-01-01 00:00:00.000000001", "1970-01-01 00:00:00.000001"],
+    ),
     (pa.array([0], pa.timestamp("us", "Europe/Berlin")), ["1970-01-01 00:00:00+00:00"]),
     (pa.array([86399], pa.time32("s")), ["23:59:59"]),
     (pa.array([1500], pa.time64("us")), ["00:00:00.001500"]),
