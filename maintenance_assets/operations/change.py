@@ -24,7 +24,12 @@ from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.results import ChangeResult
 from maintenance_assets.operations.survey import ChangeRequest, FileChangedError, Surveyor
 from maintenance_assets.planning.bound_changes import BoundChange
-from maintenance_assets.planning.change_plan import ChangePlan, Survey, plan_change
+from maintenance_assets.planning.change_plan import (
+    ChangePlan,
+    Survey,
+    plan_change,
+    publishing_order,
+)
 from maintenance_assets.planning.changes import Finder, Merging
 from maintenance_assets.planning.partitions import PartitionFilter, parse_partition_filter
 from maintenance_assets.storage.backups import discard_backup, open_backups, write_backup
@@ -148,7 +153,7 @@ class ChangeRun:
                 if plan.is_empty:
                     return self._result(plan, survey)
                 written = self._writer(plan, run_id).write(bound, survey, plan)
-                mode = self._publish(lease, run_id, survey, written)
+                mode = self._publish(lease, run_id, survey, plan, written)
             except LeaseLostError:
                 raise  # another process may be recovering this run by now: touch nothing
             except BaseException as error:
@@ -235,9 +240,14 @@ class ChangeRun:
             note=lambda text: self.engine_notes.update({text: None}),
         )
 
-    def _publish(self, lease: Lease, run_id: str, survey: Survey, written: Written) -> PublishMode:
+    def _publish(
+        self, lease: Lease, run_id: str, survey: Survey, plan: ChangePlan, written: Written
+    ) -> PublishMode:
         store, operation = self.store, self.request.operation
-        groups = groups_by_directory(written.inputs, written.outputs)
+        by_directory = {
+            group.directory: group for group in groups_by_directory(written.inputs, written.outputs)
+        }
+        groups = [by_directory[name] for name in publishing_order(plan, by_directory)]
         lease.ensure_held()
         if self.backups is not None:
             write_backup(self.backups, store, run_id, operation, written.inputs, written.outputs)
