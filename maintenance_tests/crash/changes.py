@@ -12,7 +12,7 @@ from maintenance_tests.crash.helpers import visible_files
 
 Places = list[tuple[str, int]]
 """Every row by its partition and its id, sorted."""
-NEW = {"id": [0, 16, 2000, 2001], "p": ["1", "1", "0", "7"]}
+NEW: dict[str, Any] = {"id": [0, 16, 2000, 2001], "p": ["1", "1", "0", "7"]}
 """One row moves, one stays, one comes to a partition that exists, one makes a new one."""
 
 
