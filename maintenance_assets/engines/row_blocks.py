@@ -6,10 +6,10 @@ of them are its own. What does not fit into memory goes to disk in one sequentia
 
 import mmap
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 from threading import Lock
 from typing import Any
 
@@ -154,20 +154,56 @@ class Stretches:
             self._spilled = max(0, self._spilled - 1)
         return part
 
-    def in_memory(self) -> list[_Piece]:
-        """Pieces that are not on disk, for these are going there now."""
-        begin, self._spilled = self._spilled, len(self._pieces)
-        return list(islice(self._pieces, begin, None))
+    def in_memory(self) -> Iterator[_Piece]:
+        """Pieces that are not on disk, the oldest first."""
+        return islice(self._pieces, self._spilled, None)
+
+    def leaving(self, blocks: Collection[int]) -> list[_Piece]:
+        """Pieces of these blocks, which are going to disk now."""
+        found = list(takewhile(lambda piece: id(piece.block) in blocks, self.in_memory()))
+        self._spilled += len(found)
+        return found
 
 
-def spill_together(stretches: Sequence[Stretches], spill: "Spill") -> None:
-    """Move all rows to disk; what a directory has in memory lies together there."""
-    pieces = [piece for each in stretches for piece in each.in_memory()]
-    if any(piece.block.has_dictionary for piece in pieces):
-        # Dictionaries of different batches need not go together: each batch stays as it is.
-        for piece in pieces:
-            piece.block.to_disk(spill)
-        return
+@dataclass(slots=True)
+class BlocksInMemory:
+    """Batches that wait to be written, the oldest first."""
+
+    spill: "Spill"
+    size: int = 0
+    _blocks: deque[Block] = field(default_factory=deque)
+
+    def add(self, batch: pa.RecordBatch) -> Block:
+        """A block of a batch, at the end."""
+        block = Block.of(batch)
+        self._blocks.append(block)
+        self.size += block.nbytes
+        return block
+
+    def shrink(self, stretches: Sequence[Stretches], most_bytes: int) -> None:
+        """Forget what is not needed any more, and move the oldest of the rest to disk."""
+        needed = {id(piece.block) for each in stretches for piece in each.in_memory()}
+        self._blocks = deque(block for block in self._blocks if id(block) in needed)
+        self.size = sum(block.nbytes for block in self._blocks)
+        leaving: dict[int, Block] = {}
+        while self._blocks and self.size > most_bytes:
+            block = self._blocks.popleft()
+            leaving[id(block)] = block
+            self.size -= block.nbytes
+        if any(block.has_dictionary for block in leaving.values()):
+            # Dictionaries of different batches need not go together: each batch stays as it is.
+            for block in leaving.values():
+                block.to_disk(self.spill)
+            for each in stretches:
+                each.leaving(leaving)
+            return
+        _spill_together(
+            [piece for each in stretches for piece in each.leaving(leaving)], self.spill
+        )
+
+
+def _spill_together(pieces: Sequence[_Piece], spill: "Spill") -> None:
+    """What a directory has comes to lie together."""
     for portion in _portions(pieces, spill.portion_bytes):
         whole = pa.concat_batches([piece.block.slice(piece.start, piece.rows) for piece in portion])
         block, start = Block.of(whole), 0
