@@ -17,8 +17,13 @@ from maintenance_assets.engines.duckdb_capability import sort_obstacle
 from maintenance_assets.engines.in_order import in_order
 from maintenance_assets.engines.partition_writer import PartitionWriter
 from maintenance_assets.engines.protocol import Places
+from maintenance_assets.engines.read_again import Inspector, written_parts
 from maintenance_assets.engines.read_kernel import MAX_BATCH_ROWS
-from maintenance_assets.engines.repartition_kernel import Tally, portion_rows, read_again
+from maintenance_assets.engines.repartition_kernel import (
+    Tally,
+    portion_rows,
+    reader_count,
+)
 from maintenance_assets.engines.repartition_task import (
     RepartitionOutcome,
     RepartitionTask,
@@ -58,6 +63,7 @@ def repartition_by_sorting(
         max(1, memory_bytes // 2),
         task.target,
         workers=workers,
+        inspect=Inspector.of(task, places.target, memory_bytes, workers),
     ) as writer:
         first = next(batches, None)
         if first is not None:
@@ -66,8 +72,7 @@ def repartition_by_sorting(
             except duckdb.Error:
                 batches.raise_error()
                 raise
-        files = writer.close()
-    parts = read_again(task, files, places.target, memory_bytes, workers)
+        parts = written_parts(writer)
     return tally.outcome("duckdb", task, parts)
 
 
@@ -105,7 +110,8 @@ def _numbered(
     """All rows with the number of their directory and their place."""
     flow = RowFlow(task, places.source, memory_bytes // (12 * (workers + 1)))
     numbers: dict[str, int] = {}
-    found = in_order(flow.placed, portions(task.files, portion_rows(task, workers)), workers)
+    readers = reader_count(task, memory_bytes, workers)
+    found = in_order(flow.placed, portions(task.files, portion_rows(task, workers)), readers)
     row = 0
     for placed in found:
         tally.add(placed)

@@ -23,11 +23,10 @@ from maintenance_assets.engines.dictionary_choice import useless_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.row_blocks import (
     Arranged,
-    Block,
+    BlocksInMemory,
     Spill,
     Stretches,
     arrange,
-    spill_together,
 )
 from maintenance_assets.engines.write_kernel import writer_arguments
 from maintenance_assets.model.plans import WriterOptions
@@ -45,7 +44,6 @@ logger = logging.getLogger(__name__)
 _MOST_OPEN = 64
 """Files that may stay open while more rows come; the others are written in one go at the end."""
 _CLOSERS = 8
-"""Threads that wait until files are on disk, so that nobody else has to."""
 _REMOTE_BUFFER = 256 * MIB
 """What an open file on an object store may cost in memory."""
 _STRETCH = 1.5
@@ -59,6 +57,15 @@ class PlacedFile:
     directory: str
     path: str
     rows: int
+
+
+def _is_there(file: PlacedFile) -> None:
+    """Nothing is to be known of it."""
+
+
+def closer_count(access: FileAccess, workers: int) -> int:
+    """Threads that wait until files are on disk and look into them, so that nobody else has to."""
+    return min(_CLOSERS, 4 * workers) if access.is_local else workers
 
 
 class PartitionWriter:
@@ -80,19 +87,21 @@ class PartitionWriter:
         *,
         workers: int = 1,
         row_group_rows: int | None = None,
+        inspect: Callable[[PlacedFile], Any] = _is_there,
     ) -> None:
         self._form = _Form.of(schema, options, access, memory_bytes, target or CompactionPolicy())
         if row_group_rows is not None:
             self._form = replace(self._form, group_rows=min(self._form.group_rows, row_group_rows))
         self._stage = stage
-        self._limit = max(1, memory_bytes // 2)
+        self._limit = max(1, memory_bytes * 7 // 10)
         self._workers = workers
         self._spill = Spill(folder, max(1, memory_bytes // 8))
+        self._memory = BlocksInMemory(self._spill)
         self._categories = OrderedCategories(schema)
         self._buckets: dict[str, _Bucket] = {}
-        self._size = 0
         self._comes_in_order = True
-        closers = _CLOSERS if access.is_local else workers
+        self._inspect = inspect
+        closers = closer_count(access, workers)
         self._closers = ThreadPoolExecutor(closers, thread_name_prefix="close")
         self._room = Semaphore(2 * closers)
         self._most_open = _MOST_OPEN if access.is_local else max(1, memory_bytes // _REMOTE_BUFFER)
@@ -110,24 +119,27 @@ class PartitionWriter:
         if not arranged.batch.num_rows:
             return
         self._categories.check(arranged.batch)
-        block = Block.of(arranged.batch)
+        block = self._memory.add(arranged.batch)
         for directory, start, rows in arranged.stretches:
             bucket = self._buckets.get(directory)
             if bucket is None:
                 bucket = self._buckets[directory] = _Bucket(Stretches(directory))
             bucket.rest.add(block, start, rows, order or 0)
-        self._size += block.nbytes
-        if self._size > self._limit:
+        if self._memory.size > self._limit:
             self._make_room()
 
     def close(self) -> tuple[PlacedFile, ...]:
         """Write all that is left; the files of each directory in the order of its rows."""
+        return tuple(file for file, _ in self.close_and_inspect())
+
+    def close_and_inspect(self) -> list[tuple[PlacedFile, Any]]:
+        """The same, with what `inspect` found in each file as soon as it was complete."""
         try:
             self.finish(list(self._buckets))
         finally:
             self._end()  # waits until all is on disk
         buckets = [bucket for _, bucket in sorted(self._buckets.items())]
-        return tuple(closing.result() for bucket in buckets for closing in bucket.closing)
+        return [closing.result() for bucket in buckets for closing in bucket.closing]
 
     def finish(self, directories: Sequence[str]) -> None:
         """Write all rows of some directories: there are no more to come."""
@@ -160,8 +172,7 @@ class PartitionWriter:
         if self._comes_in_order:
             self._write_full(list(self._buckets.values()))
         rests = [bucket.rest for _, bucket in sorted(self._buckets.items())]
-        spill_together(rests, self._spill)
-        self._size = 0
+        self._memory.shrink(rests, self._limit // 2)
 
     def _write_full(self, buckets: Sequence["_Bucket"]) -> None:
         full = [bucket for bucket in buckets if self._form.is_full(bucket.rest)]
@@ -203,6 +214,7 @@ class PartitionWriter:
             directory = bucket.rest.directory
             bucket.file = _OpenFile(directory, self._stage(directory), self._form, group)
         bucket.file.write(group)
+        self._spill.let_go()
 
     def _close_file(self, bucket: "_Bucket") -> None:
         if bucket.file is not None:
@@ -210,9 +222,10 @@ class PartitionWriter:
             self._room.acquire()
             bucket.closing.append(self._closers.submit(self._closed, file))
 
-    def _closed(self, file: "_OpenFile") -> PlacedFile:
+    def _closed(self, file: "_OpenFile") -> tuple[PlacedFile, Any]:
         try:
-            return file.close()
+            placed = file.close()
+            return placed, self._inspect(placed)
         finally:
             self._room.release()
 
@@ -223,7 +236,7 @@ class _Bucket:
 
     rest: Stretches
     file: "_OpenFile | None" = None
-    closing: list[Future[PlacedFile]] = field(default_factory=list)
+    closing: list[Future[tuple[PlacedFile, Any]]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +253,8 @@ class _Form:
     """PyArrow cannot read a nested dictionary over several row groups."""
     numbers_rows: bool
     """A pandas range index says how many rows a file has."""
-    known: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict)
-    """What the writer is told, by the columns that get no dictionary."""
+    known: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """What the writer is told, by the magnitude of the first row group."""
 
     @classmethod
     def of(
@@ -264,13 +277,17 @@ class _Form:
         )
 
     def arguments(self, group: pa.Table) -> dict[str, Any]:
-        """What the writer of a file is told, which begins with this row group."""
-        plain = useless_dictionaries(group)
-        found = self.known.get(plain)
+        """What the writer of a file is told, which begins with this row group.
+
+        Columns repeat as much in one directory as in another: one of each magnitude is looked at.
+        """
+        magnitude = group.num_rows.bit_length()
+        found = self.known.get(magnitude)
         if found is None:
-            encodings = {**dict.fromkeys(plain, "PLAIN"), **dict(self.options.column_encodings)}
+            plain = dict.fromkeys(useless_dictionaries(group), "PLAIN")
+            encodings = {**plain, **dict(self.options.column_encodings)}
             options = replace(self.options, column_encodings=tuple(encodings.items()))
-            found = self.known[plain] = writer_arguments(self.schema, options)
+            found = self.known[magnitude] = writer_arguments(self.schema, options)
         return found
 
     def is_full(self, rest: Stretches) -> bool:

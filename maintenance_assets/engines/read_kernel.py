@@ -18,6 +18,7 @@ from maintenance_assets.planning.dictionaries import has_nested_dictionary
 
 MAX_BATCH_ROWS = 64 * 1024
 _PROBE_ROWS = 128
+_PROBE_BUFFER = 64 * 1024
 _MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
 _THREADS_FROM = MIB
@@ -84,7 +85,7 @@ def _read_batches(
         check = _Int96Check(file, access) if whole and file.schema.has_int96 else None
         metadata = parquet.metadata
         wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
-        batch_rows = _batch_rows(parquet, file, batch_bytes, columns, wanted[:1], reading)
+        batch_rows = _batch_rows(handle, metadata, file, batch_bytes, columns, wanted[:1], reading)
         several = file.size_bytes > _THREADS_FROM
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
@@ -117,7 +118,8 @@ def open_parquet(handle: Any, file: DataFile, **options: Any) -> pq.ParquetFile:
 
 
 def _batch_rows(
-    parquet: pq.ParquetFile,
+    handle: Any,
+    metadata: Any,
     file: DataFile,
     batch_bytes: int,
     columns: list[str] | None,
@@ -125,16 +127,29 @@ def _batch_rows(
     reading: Reading,
 ) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
-    row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     if _surely_fits(file, batch_bytes):
         return reading.most_rows
+    row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
     if first and file.num_rows > _PROBE_ROWS and has_variable_width(file, columns):
-        groups = list(first)
-        probe = next(parquet.iter_batches(_PROBE_ROWS, row_groups=groups, columns=columns), None)
-        if probe is not None and probe.num_rows:
-            row_bytes = max(row_bytes, probe.nbytes // probe.num_rows)
+        row_bytes = max(row_bytes, _probed(handle, metadata, columns, first[0], reading))
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
+
+
+def _probed(
+    handle: Any, metadata: Any, columns: list[str] | None, group: int, reading: Reading
+) -> int:
+    """The size of a row by the first ones of a row group, of which no more than that is read."""
+    parquet = pq.ParquetFile(
+        handle,
+        metadata=metadata,
+        read_dictionary=list(reading.coded) or None,
+        pre_buffer=False,
+        buffer_size=_PROBE_BUFFER,
+        page_checksum_verification=True,
+    )
+    first = next(parquet.iter_batches(_PROBE_ROWS, row_groups=[group], columns=columns), None)
+    return 0 if first is None or not first.num_rows else int(first.nbytes // first.num_rows)
 
 
 def _surely_fits(file: DataFile, batch_bytes: int) -> bool:

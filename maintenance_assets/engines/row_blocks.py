@@ -4,9 +4,12 @@ Batches are put together by directory and kept as they are; a directory only kno
 of them are its own. What does not fit into memory goes to disk in one sequential write.
 """
 
-from collections.abc import Iterator, Sequence
+import mmap
+from collections import deque
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from threading import Lock
 from typing import Any
 
@@ -22,7 +25,6 @@ from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.content_hash import Digest
 
 _SPILL_BYTES = 32 * MIB
-"""What is spilled as one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +127,10 @@ class Stretches:
     directory: str
     rows: int = 0
     nbytes: int = 0
-    _pieces: list[_Piece] = field(default_factory=list)
-    _first: int = 0
-    """The first piece that has rows left."""
+    _pieces: deque[_Piece] = field(default_factory=deque)
+    """Those that have rows left: what is taken must not keep its batch in memory."""
     _spilled: int = 0
-    """The first piece that is in memory."""
+    """How many of them, from the front, are on disk."""
 
     def add(self, block: Block, start: int, rows: int, order: int = 0) -> None:
         """Put rows at the end; `order` says where they belong if they do not come in order."""
@@ -139,34 +140,71 @@ class Stretches:
 
     def bring_into_order(self) -> None:
         """Once all have come, and before any was taken."""
-        self._pieces.sort(key=lambda piece: piece.order)
+        self._pieces = deque(sorted(self._pieces, key=lambda piece: piece.order))
 
     def take(self, most_rows: int) -> pa.RecordBatch:
         """Rows from the front; at least one."""
-        piece = self._pieces[self._first]
+        piece = self._pieces[0]
         rows = min(most_rows, piece.rows)
         part = piece.block.slice(piece.start, rows)
         self.rows, self.nbytes = self.rows - rows, max(0, self.nbytes - piece.block.share(rows))
         piece.start, piece.rows = piece.start + rows, piece.rows - rows
         if not piece.rows:
-            self._first += 1
+            self._pieces.popleft()
+            self._spilled = max(0, self._spilled - 1)
         return part
 
-    def in_memory(self) -> list[_Piece]:
-        """Pieces that are not on disk, for these are going there now."""
-        begin, self._spilled = max(self._first, self._spilled), len(self._pieces)
-        return self._pieces[begin:]
+    def in_memory(self) -> Iterator[_Piece]:
+        """Pieces that are not on disk, the oldest first."""
+        return islice(self._pieces, self._spilled, None)
+
+    def leaving(self, blocks: Collection[int]) -> list[_Piece]:
+        """Pieces of these blocks, which are going to disk now."""
+        found = list(takewhile(lambda piece: id(piece.block) in blocks, self.in_memory()))
+        self._spilled += len(found)
+        return found
 
 
-def spill_together(stretches: Sequence[Stretches], spill: "Spill") -> None:
-    """Move all rows to disk; what a directory has in memory lies together there."""
-    pieces = [piece for each in stretches for piece in each.in_memory()]
-    if any(piece.block.has_dictionary for piece in pieces):
-        # Dictionaries of different batches need not go together: each batch stays as it is.
-        for piece in pieces:
-            piece.block.to_disk(spill)
-        return
-    for portion in _portions(pieces):
+@dataclass(slots=True)
+class BlocksInMemory:
+    """Batches that wait to be written, the oldest first."""
+
+    spill: "Spill"
+    size: int = 0
+    _blocks: deque[Block] = field(default_factory=deque)
+
+    def add(self, batch: pa.RecordBatch) -> Block:
+        """A block of a batch, at the end."""
+        block = Block.of(batch)
+        self._blocks.append(block)
+        self.size += block.nbytes
+        return block
+
+    def shrink(self, stretches: Sequence[Stretches], most_bytes: int) -> None:
+        """Forget what is not needed any more, and move the oldest of the rest to disk."""
+        needed = {id(piece.block) for each in stretches for piece in each.in_memory()}
+        self._blocks = deque(block for block in self._blocks if id(block) in needed)
+        self.size = sum(block.nbytes for block in self._blocks)
+        leaving: dict[int, Block] = {}
+        while self._blocks and self.size > most_bytes:
+            block = self._blocks.popleft()
+            leaving[id(block)] = block
+            self.size -= block.nbytes
+        if any(block.has_dictionary for block in leaving.values()):
+            # Dictionaries of different batches need not go together: each batch stays as it is.
+            for block in leaving.values():
+                block.to_disk(self.spill)
+            for each in stretches:
+                each.leaving(leaving)
+            return
+        _spill_together(
+            [piece for each in stretches for piece in each.leaving(leaving)], self.spill
+        )
+
+
+def _spill_together(pieces: Sequence[_Piece], spill: "Spill") -> None:
+    """What a directory has comes to lie together."""
+    for portion in _portions(pieces, spill.portion_bytes):
         whole = pa.concat_batches([piece.block.slice(piece.start, piece.rows) for piece in portion])
         block, start = Block.of(whole), 0
         block.to_disk(spill)
@@ -175,13 +213,13 @@ def spill_together(stretches: Sequence[Stretches], spill: "Spill") -> None:
             start += piece.rows
 
 
-def _portions(pieces: Sequence[_Piece]) -> Iterator[list[_Piece]]:
+def _portions(pieces: Sequence[_Piece], most_bytes: int) -> Iterator[list[_Piece]]:
     portion: list[_Piece] = []
     size = 0
     for piece in pieces:
         portion.append(piece)
         size += piece.block.share(piece.rows)
-        if size >= _SPILL_BYTES:
+        if size >= most_bytes:
             yield portion
             portion, size = [], 0
     if portion:
@@ -197,9 +235,15 @@ class Spill:
         self._stack = ExitStack()
         self._path: str | None = None
         self._end = 0
-        self._mapped = 0
+        self._touched = 0
+        self._map: Any = b""
         self._known: dict[int, pa.RecordBatch] = {}
         self._lock = Lock()
+
+    @property
+    def portion_bytes(self) -> int:
+        """What is spilled as one batch."""
+        return min(_SPILL_BYTES, self._most_mapped)
 
     def append(self, batch: pa.RecordBatch) -> int:
         """Write a batch; where it lies."""
@@ -216,22 +260,38 @@ class Spill:
     def read(self, place: int, touched_bytes: int) -> pa.RecordBatch:
         """A batch whose bytes are loaded as they are touched."""
         with self._lock:
-            self._mapped += touched_bytes
-            if self._mapped > self._most_mapped:
-                # What was touched counts as ours until nobody maps it any more.
-                self._known, self._mapped = {}, touched_bytes
+            if place >= len(self._map):
+                self._known, self._map = {}, self._mapped()
             found = self._known.get(place)
             if found is None:
                 found = self._known[place] = self._open(place)
+            self._touched += touched_bytes
+            if self._touched > self._most_mapped:
+                self._let_go()
             return found
 
+    def let_go(self) -> None:
+        """What was touched counts as ours until we say that it is not needed; it can come again."""
+        with self._lock:
+            if self._touched:
+                self._let_go()
+
+    def _mapped(self) -> Any:
+        if self._path is None:
+            raise ValueError("nothing was spilled")
+        with open(self._path, "rb") as handle:
+            return mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+
     def _open(self, place: int) -> pa.RecordBatch:
-        with pa.memory_map(self._path) as mapped:
-            mapped.seek(place)
-            with pa.ipc.open_stream(mapped) as reader:
-                return reader.read_next_batch()
+        with pa.ipc.open_stream(pa.py_buffer(self._map).slice(place)) as reader:
+            return reader.read_next_batch()
+
+    def _let_go(self) -> None:
+        self._touched = 0
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
         """Give the disk back."""
-        self._known = {}
+        self._known, self._map = {}, b""
         self._stack.close()

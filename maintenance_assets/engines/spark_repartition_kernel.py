@@ -18,7 +18,8 @@ import pyarrow.ipc
 from maintenance_assets.engines.dictionaries import has_dictionary, written_form
 from maintenance_assets.engines.partition_writer import PartitionWriter
 from maintenance_assets.engines.protocol import FileAccess, Places
-from maintenance_assets.engines.repartition_kernel import Tally, read_again, repartition_rows
+from maintenance_assets.engines.read_again import Inspector, written_parts
+from maintenance_assets.engines.repartition_kernel import Tally, repartition_rows
 from maintenance_assets.engines.repartition_task import RepartitionTask, WrittenPart
 from maintenance_assets.engines.row_blocks import Arranged
 from maintenance_assets.engines.row_flow import Placed, Portion, RowFlow
@@ -216,6 +217,7 @@ def _write(batches: Iterator[pa.RecordBatch], job: Job) -> Row:
         places.target,
         job.memory_bytes,
         task.target,
+        inspect=Inspector.of(task, places.target, job.memory_bytes, 1),
     ) as writer:
         for batch in batches:
             for row in batch.to_pylist():
@@ -227,8 +229,7 @@ def _write(batches: Iterator[pa.RecordBatch], job: Job) -> Row:
                     continue
                 with pa.ipc.open_stream(row["block"]) as block:
                     writer.add(Arranged(block.read_next_batch(), about), row["place"])
-        files = writer.close()
-    parts = read_again(task, files, places.target, job.memory_bytes, 1)
+        parts = written_parts(writer)
     written = Written(tuple(parts), tuple(tallies))
     return {"found": zlib.compress(pickle.dumps(written), 1)}
 

@@ -10,7 +10,13 @@ from typing import Any
 from maintenance_assets.engines.merge_source import forget_sources
 from maintenance_assets.engines.protocol import Engine, Resources, ScanOutcome, ScanTask
 from maintenance_assets.engines.scan_kernel import scan_in_threads
-from maintenance_assets.errors import ConcurrentChangeError, LeaseLostError, RewriteError
+from maintenance_assets.errors import (
+    ConcurrentChangeError,
+    IncompleteMaintenanceError,
+    LeaseLostError,
+    RecoveryError,
+    RewriteError,
+)
 from maintenance_assets.model.policy import codec_name, memory_budget_bytes, worker_count
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.change_writing import ChangeWriter, ConflictError, Written
@@ -24,12 +30,23 @@ from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.results import ChangeResult
 from maintenance_assets.operations.survey import ChangeRequest, FileChangedError, Surveyor
 from maintenance_assets.planning.bound_changes import BoundChange
-from maintenance_assets.planning.change_plan import ChangePlan, Survey, plan_change
+from maintenance_assets.planning.change_plan import (
+    ChangePlan,
+    Changes,
+    Survey,
+    plan_change,
+    publishing_order,
+)
 from maintenance_assets.planning.changes import Finder, Merging
 from maintenance_assets.planning.partitions import PartitionFilter, parse_partition_filter
-from maintenance_assets.storage.backups import discard_backup, open_backups, write_backup
+from maintenance_assets.storage.backups import (
+    discard_backup,
+    open_backups,
+    seal_backup,
+    write_backup,
+)
 from maintenance_assets.storage.filesystems import Listed, Store, open_store
-from maintenance_assets.storage.journal import InputEntry, run_directory
+from maintenance_assets.storage.journal import InputEntry, read_journal, run_directory
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.neighbours import refuse_busy_neighbours
 from maintenance_assets.storage.publish import PublishMode, groups_by_directory, publish
@@ -148,11 +165,15 @@ class ChangeRun:
                 if plan.is_empty:
                     return self._result(plan, survey)
                 written = self._writer(plan, run_id).write(bound, survey, plan)
-                mode = self._publish(lease, run_id, survey, written)
+                mode = self._publish(lease, run_id, survey, plan, written)
             except LeaseLostError:
                 raise  # another process may be recovering this run by now: touch nothing
             except BaseException as error:
                 self._clean_up_after_error(lease, run_id)
+                if written is not None and self._is_pending(run_id):
+                    if not isinstance(error, Exception):
+                        raise
+                    raise self._pending_error(plan, survey, run_id, error) from error
                 told = isinstance(error, ConflictError | RewriteError)
                 if told or written is None or not self._is_done(written):
                     self._discard_backup(run_id)
@@ -167,6 +188,25 @@ class ChangeRun:
         stat, path = self.store.stat, self.store.path
         left = [entry for entry in written.inputs if _has_version(stat(path(entry.path)), entry)]
         return not left and all(stat(path(output.final)) for output in written.outputs)
+
+    def _is_pending(self, run_id: str) -> bool:
+        """Whether the next run will decide what becomes of this one."""
+        try:
+            return read_journal(self.store, run_id) is not None
+        except (OSError, RecoveryError):
+            return True  # it cannot be known: what it replaced has to be kept
+
+    def _pending_error(
+        self, plan: ChangePlan, survey: Survey, run_id: str, error: Exception
+    ) -> IncompleteMaintenanceError:
+        result = self._result(plan, survey)
+        backup_id = None if self.backups is None else run_id
+        return IncompleteMaintenanceError(
+            f"The {self.request.operation} of '{self.store.shown}' was interrupted while it was "
+            f"made visible: {str(error).rstrip('.')}. Do not repeat it: run recover(), which "
+            "completes it or takes it back as a whole, and look at the rows then.",
+            replace(result, backup_id=backup_id),
+        )
 
     def _discard_backup(self, run_id: str) -> None:
         if self.backups is not None:
@@ -204,12 +244,22 @@ class ChangeRun:
         changes = bound.changes(survey.read)
         if isinstance(changes.rule, Merging):
             changes = replace(changes, rule=replace(changes.rule, source=f"{run}/{_SOURCE}"))
-        self._refuse_outside(changes.inserted)
+        self._refuse_outside(changes, survey)
         plan = plan_change(survey, changes, self.compression, run)
         wider = self.surveyor.widened(survey, plan.emptied) if plan.emptied else survey
         return plan if wider is survey else plan_change(wider, changes, self.compression, run)
 
-    def _refuse_outside(self, directories: Mapping[str, int]) -> None:
+    def _refuse_outside(self, changes: Changes, survey: Survey) -> None:
+        """New rows are new only if their keys are nowhere else, where nobody has looked."""
+        directories, rule = changes.inserted, changes.rule
+        if directories and self.filter is not None and survey.others:
+            keys = set(rule.keys if isinstance(rule, Merging) else ())
+            if not self.filter.keys or not keys.issuperset(self.filter.keys):
+                raise ValueError(
+                    f"{sum(directories.values())} row(s) are new in partition_filter "
+                    f"{self.filter}, but their keys may be in other partitions, which are not "
+                    "looked into. Leave partition_filter out, or have its columns among key_cols"
+                )
         for directory in directories:
             if self.filter is not None and not self.filter.matches(directory):
                 raise ValueError(
@@ -235,12 +285,19 @@ class ChangeRun:
             note=lambda text: self.engine_notes.update({text: None}),
         )
 
-    def _publish(self, lease: Lease, run_id: str, survey: Survey, written: Written) -> PublishMode:
+    def _publish(
+        self, lease: Lease, run_id: str, survey: Survey, plan: ChangePlan, written: Written
+    ) -> PublishMode:
         store, operation = self.store, self.request.operation
-        groups = groups_by_directory(written.inputs, written.outputs)
+        by_directory = {
+            group.directory: group for group in groups_by_directory(written.inputs, written.outputs)
+        }
+        groups = [by_directory[name] for name in publishing_order(plan, by_directory)]
         lease.ensure_held()
+        made = None
         if self.backups is not None:
-            write_backup(self.backups, store, run_id, operation, written.inputs, written.outputs)
+            inputs, outputs = written.inputs, written.outputs
+            made = write_backup(self.backups, store, run_id, operation, inputs, outputs)
         published = publish(
             store, lease, run_id, operation, groups, survey.metadata_files, atomic=True
         )
@@ -248,6 +305,8 @@ class ChangeRun:
             raise RewriteError(f"{why}. Nothing was changed.")
         for _, why in published.conflicts:
             raise ConflictError(why)
+        if self.backups is not None and made is not None:
+            seal_backup(self.backups, store, made)
         return published.mode
 
     def _clean_up_after_error(self, lease: Lease, run_id: str) -> None:

@@ -98,6 +98,8 @@ def check_request(
         raise ValueError(f"transform_fn must be callable, got {transform_fn!r}")
     if isinstance(batch_rows, bool) or not isinstance(batch_rows, int) or batch_rows <= 0:
         raise ValueError(f"batch_rows must be a whole number > 0, got {batch_rows!r}")
+    if delete_source and not validate:
+        raise ValueError("delete_source needs validate=True: the source is the only other copy")
     return Request(
         partition_by=check_names(partition_by),
         derived=derived_columns(derived or {}),

@@ -275,6 +275,13 @@ class RepartitionRun:
         self, result: RepartitionResult, snapshot: Snapshot, run_id: str, lease: Lease
     ) -> RepartitionResult:
         """Take the source away, now that all of it is in the target; what came later stays."""
+        if result.stats.rows_written != result.stats.rows_read:
+            raise IncompleteMaintenanceError(
+                f"'{self.target.shown}' is complete, but the source was not deleted: transform_fn "
+                f"made {result.stats.rows_written} row(s) of {result.stats.rows_read}. Delete "
+                f"'{self.source.shown}' yourself if that is what you want.",
+                result,
+            )
         groups = groups_by_directory(_inputs(self.source, snapshot), ())
         published = publish(
             self.source, lease, run_id, OPERATION, groups, snapshot.metadata_files, atomic=True

@@ -1,20 +1,28 @@
 """Restoring: exactly the files that an operation replaced come back."""
 
+import logging
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from maintenance_assets.errors import BackupError, LeaseLostError
+from maintenance_assets.engines.read_kernel import read_file
+from maintenance_assets.errors import BackupError, LeaseLostError, MaintenanceError, RewriteError
+from maintenance_assets.model.policy import MIB
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.storage.backups import (
     Backup,
     BackupFile,
+    address,
     backup_ids,
+    checksum_of,
     copy_file,
+    mark_restored,
     open_backups,
     read_backup,
+    restored_mark,
+    unmark_restored,
 )
 from maintenance_assets.storage.discovery import list_dataset, summaries_above
 from maintenance_assets.storage.filesystems import Listed, Store, open_store
@@ -23,6 +31,10 @@ from maintenance_assets.storage.journal import InputEntry, OutputEntry, run_dire
 from maintenance_assets.storage.lease import Lease
 from maintenance_assets.storage.publish import PublishMode, groups_by_directory, publish
 from maintenance_assets.storage.recovery import recover_run, recover_runs
+
+logger = logging.getLogger(__name__)
+
+_BATCH_BYTES = 16 * MIB
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,7 @@ def restore(
     backup_id: str,
     *,
     backup_path: str | os.PathLike[str],
+    moved: bool = False,
     dry_run: bool = False,
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -59,7 +72,8 @@ def restore(
     """Take back an operation: its inputs return, byte for byte, and its outputs go.
 
     Files that others added since stay. BackupError, and nothing changed, where the files that the
-    operation wrote have been rewritten since: take back what rewrote them first.
+    operation wrote have been rewritten since: take back what rewrote them first. `moved` says that
+    the dataset lies elsewhere now than when the backup was made.
     """
     started = time.monotonic()
     store = open_store(path, filesystem, storage_options)
@@ -67,7 +81,12 @@ def restore(
     backup = read_backup(backups, backup_id)
     if not store.exists(store.root):
         raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
-    work = _Restore(store, backups, backup)
+    if backup.dataset != address(store) and not moved:
+        raise BackupError(
+            f"Backup '{backup_id}' is one of '{backup.dataset}', not of '{store.shown}'. Restore "
+            "it there; if the dataset was moved, pass moved=True"
+        )
+    work = _Restore(store, backups, backup, moved)
     result = work.preview() if dry_run else work.execute()
     return replace(result, seconds=time.monotonic() - started)
 
@@ -77,6 +96,7 @@ class _Restore:
     store: Store
     backups: Store
     backup: Backup
+    moved: bool
 
     def preview(self) -> RestoreResult:
         """What would happen; nothing is touched."""
@@ -94,13 +114,24 @@ class _Restore:
             except LeaseLostError:
                 raise  # another process may be recovering this run by now: touch nothing
             except BaseException:
-                recover_run(self.store, lease, run_id)
+                self._take_back(lease, run_id)
                 raise
         return replace(result, publish=mode, recovered=recovered)
+
+    def _take_back(self, lease: Lease, run_id: str) -> None:
+        """After an error: the mark stays unless it is certain that nothing came back."""
+        try:
+            recover_run(self.store, lease, run_id)
+        except (OSError, MaintenanceError) as error:
+            logger.warning("left for the next run to recover: %s", error)
+            return
+        if not any(self.store.exists(self.store.path(f.path)) for f in self.backup.inputs):
+            unmark_restored(self.backups, self.backup.backup_id)
 
     def _publish(self, lease: Lease, run_id: str, leaving: list[Listed]) -> PublishMode:
         inputs = [InputEntry(self.store.relative(file.path), file.version) for file in leaving]
         groups = groups_by_directory(inputs, self._stage(run_id))
+        mark_restored(self.backups, self.backup.backup_id)
         summaries = (*list_dataset(self.store).metadata_files, *summaries_above(self.store))
         published = publish(self.store, lease, run_id, "restore", groups, summaries, atomic=True)
         for _, why in (*published.conflicts, *published.denied):
@@ -115,8 +146,13 @@ class _Restore:
             source = self.backups.path(self.backup.data_path(file))
             copy_file(self.backups, source, self.store, self.store.path(path))
             copied = self.store.stat(self.store.path(path))
-            if copied is None or copied.size_bytes != file.size_bytes:
+            kept = file.checksum is None or checksum_of(self.backups, source) in (
+                None,
+                file.checksum,
+            )
+            if copied is None or copied.size_bytes != file.size_bytes or not kept:
                 raise BackupError(f"'{source}' is not what was put into the backup")
+            _require_readable(self.store, copied, source)
             staged.append(OutputEntry(path, file.path))
         return staged
 
@@ -129,11 +165,21 @@ class _Restore:
         for file in self.backup.inputs:
             if self.store.exists(self.store.path(file.path)):
                 raise BackupError(self._in_the_way(file))
+        mark = restored_mark(self.backups, self.backup.backup_id)
+        if mark is not None and not self.backup.outputs:
+            raise BackupError(
+                f"Backup '{self.backup.backup_id}' was restored already, or that was interrupted. "
+                f"If its rows are not in '{self.store.shown}', delete '{mark}' and try again"
+            )
         return [listed for listed in found if listed is not None]
 
     def _stat(self, file: BackupFile) -> Listed | None:
         listed = self.store.stat(self.store.path(file.path))
-        return listed if listed and listed.size_bytes == file.size_bytes else None
+        if listed is None or listed.size_bytes != file.size_bytes:
+            return None
+        # A copy elsewhere has the same bytes and versions of its own.
+        known = file.version and not self.moved
+        return None if known and listed.version != file.version else listed
 
     def _in_the_way(self, file: BackupFile) -> str:
         if not self.backup.outputs or self._is_untouched():
@@ -163,12 +209,13 @@ class _Restore:
         )
         return BackupError(
             f"Backup '{self.backup.backup_id}' cannot be restored: '{lost[0].path}', which the "
-            f"{self.backup.operation} wrote, is not in '{self.store.shown}' any more. {remedy}"
+            f"{self.backup.operation} wrote, is not in '{self.store.shown}' any more, or not as it "
+            f"was written. {remedy}"
         )
 
     def _which_took(self, file: BackupFile) -> str | None:
         for backup_id in backup_ids(self.backups):
-            if file in read_backup(self.backups, backup_id).inputs:
+            if file.path in {f.path for f in read_backup(self.backups, backup_id).inputs}:
                 return backup_id
         return None
 
@@ -190,3 +237,13 @@ class _Restore:
             rows_removed=sum(file.num_rows for file in removed),
             dry_run=dry_run,
         )
+
+
+def _require_readable(store: Store, copied: Listed, source: str) -> None:
+    """Decode all of a file: what was damaged in the backup must not take the place of good rows."""
+    (file,) = read_footers(store, [copied])
+    try:
+        for _ in read_file(file, file.schema.arrow, store, _BATCH_BYTES):
+            pass
+    except RewriteError as error:
+        raise BackupError(f"'{source}' is damaged and was not restored: {error}") from error

@@ -95,10 +95,9 @@ def build_delete_job(target: Target) -> dagster.JobDefinition:
         maintenance_engines: EngineResource,
     ) -> None:
         work = DatasetChanges(target, maintenance_planner, maintenance_engines)
-        change = partial(
-            delete, where=config.where, partition_filter=config.partition_filter or None
-        )
-        work.change(context, change, dry_run=config.dry_run)
+        chosen = config.partition_filter or None
+        change = partial(delete, where=config.where, partition_filter=chosen)
+        work.change(context, change, dry_run=config.dry_run, is_whole=chosen is None)
 
     return dataset_job(target.dataset, "delete", delete_rows, "Delete the rows that match.")
 
@@ -126,7 +125,8 @@ def build_update_job(target: Target) -> dagster.JobDefinition:
             values=values,
             partition_filter=config.partition_filter or None,
         )
-        work.change(context, change, dry_run=config.dry_run)
+        is_whole = not config.partition_filter
+        work.change(context, change, dry_run=config.dry_run, is_whole=is_whole)
 
     return dataset_job(target.dataset, "update", update_rows, "Change values of matching rows.")
 

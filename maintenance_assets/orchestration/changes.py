@@ -32,9 +32,14 @@ class DatasetChanges:
         self._engines = engines
 
     def change(
-        self, context: Context, operation: Callable[..., ChangeResult], *, dry_run: bool
+        self,
+        context: Context,
+        operation: Callable[..., ChangeResult],
+        *,
+        dry_run: bool,
+        is_whole: bool = True,
     ) -> None:
-        """Delete, update or upsert rows."""
+        """Delete, update or upsert rows, of some partitions or of the whole dataset."""
         with _told_as_failure():
             result = operation(
                 self._dataset.path,
@@ -42,7 +47,7 @@ class DatasetChanges:
                 dry_run=dry_run,
                 **self._settings(context),
             )
-        self._log(context, _change_metadata(result), dry_run=dry_run)
+        self._log(context, _change_metadata(result, is_whole=is_whole), dry_run=dry_run)
 
     def restore(
         self, context: Context, operation: Callable[..., RestoreResult], *, dry_run: bool
@@ -114,9 +119,10 @@ def _told_as_failure() -> Iterator[None]:
         raise dagster.Failure(shorten(str(error)), allow_retries=False) from error
 
 
-def _change_metadata(result: ChangeResult) -> dict[str, Any]:
+def _change_metadata(result: ChangeResult, *, is_whole: bool) -> dict[str, Any]:
     rows = {"rows": result.stats.rows_before}
-    if not result.stats.dry_run:
+    # With a filter, the figures are those of a part of the dataset.
+    if not result.stats.dry_run and is_whole:
         rows["dagster/row_count"] = result.stats.rows_after
     return result.to_dict() | rows | _run_metadata(result)
 

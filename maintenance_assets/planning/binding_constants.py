@@ -14,7 +14,6 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from maintenance_assets.planning.expressions import Literal, Nanoseconds
 from maintenance_assets.planning.families import (
@@ -31,9 +30,8 @@ from maintenance_assets.planning.moments import in_zone, moment, nanoseconds, pa
 from maintenance_assets.planning.sql_types import decimal_type
 from maintenance_assets.planning.typed import Compare, Constant, Decided, IsNull, Typed
 
-# The first value that pyarrow makes of a Python one loads pandas: not while this is imported.
+# Not pa.scalar: it loads pandas, and that is not for an import to do.
 NULL_BOOLEAN = Constant(pa.nulls(1, pa.bool_())[0])
-FALSE = Constant(pc.is_valid(pa.nulls(1))[0])
 _MAX_DIGITS = 76
 
 
@@ -83,13 +81,13 @@ def compare_with(operator: str, operand: Typed, other: Constant) -> Typed:
         check_comparable(operand.type, other.type)
         if operator != "same":
             return NULL_BOOLEAN
-        return IsNull(operand) if not other.scalar.is_valid else FALSE
+        return IsNull(operand) if not other.scalar.is_valid else _never()
     place = locate(other, operand.type)
     if place.exact:
         return Compare(operator, operand, Constant(place.value))
     match operator:
         case "same":
-            return FALSE
+            return _never()
         case "=" | "<>":
             return Decided(operand, operator == "<>")
         case _ if place.value is None:
@@ -97,6 +95,10 @@ def compare_with(operator: str, operand: Typed, other: Constant) -> Typed:
         case _:
             rounded = "<=" if operator in ("<", "<=") else ">"
             return Compare(rounded, operand, Constant(place.value))
+
+
+def _never() -> Constant:
+    return Constant(pa.scalar(False))
 
 
 def check_comparable(left: ArrowType, right: ArrowType) -> None:

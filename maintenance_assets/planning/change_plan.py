@@ -112,6 +112,26 @@ def plan_change(
     return ChangePlan(tuple(groups), gone, _stats(survey, changes, groups, gone), notes)
 
 
+def publishing_order(plan: ChangePlan, directories: Iterable[str]) -> list[str]:
+    """Directories that rows come to before those that they come from, as far as that goes.
+
+    One directory is published after the other: so a row is rather seen twice for a moment than not
+    at all.
+    """
+    changes = [group.change for group in plan.groups if group.change is not None]
+    targets: defaultdict[str, set[str]] = defaultdict(set)
+    for change in changes:
+        targets[change.directory] |= {directory for directory, _ in change.moved}
+    order: dict[str, None] = {}
+    waiting = list(directories)
+    while waiting:
+        ready = [name for name in waiting if not targets[name] & {*waiting} - {name}]
+        # Where two swap rows, neither can come first.
+        order.update(dict.fromkeys(ready or waiting[:1]))
+        waiting = [name for name in waiting if name not in order]
+    return list(order)
+
+
 def changed_schema(
     file: DataFile, directory: str, assigned: Mapping[str, Any]
 ) -> tuple[pa.Schema, tuple[str, ...]]:

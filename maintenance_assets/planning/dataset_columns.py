@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from maintenance_assets.errors import SchemaConflictError, UnsupportedDatasetError
 from maintenance_assets.model.files import ColumnRange, DataFile
+from maintenance_assets.planning.extents import reaching
 from maintenance_assets.planning.fitting import plain_type
 from maintenance_assets.planning.partitions import parse_partition
 from maintenance_assets.planning.path_values import differing_value, is_text, typed_value
@@ -98,7 +99,9 @@ def _certain_values(found: ColumnRange, text: str | None) -> Any:
     if bounds and text is not None and is_text(found.low.type):
         # Bounds of text may be cut off: only what lies outside of them is certain.
         low, high = (_as_bytes(bound.as_py()) for bound in bounds)
-        bounds = [] if low <= text.encode() <= high else bounds
+        reached = reaching(high)
+        below = reached is None or text.encode() <= reached
+        bounds = [] if low <= text.encode() and below else bounds
     return pa.array(bounds, bounds[0].type) if bounds else pa.nulls(0)
 
 

@@ -23,7 +23,8 @@ from maintenance_assets.planning.expressions import Span, pointing_at
 from maintenance_assets.planning.families import Array, plain_array
 from maintenance_assets.planning.typed import Typed
 
-_NULL = pa.nulls(1, pa.bool_())[0]  # not pa.scalar, which loads pandas
+# Not pa.scalar: it loads pandas, and that is not for an import to do.
+_NULL = pa.nulls(1, pa.bool_())[0]
 
 
 @dataclass(frozen=True, slots=True)

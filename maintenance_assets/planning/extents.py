@@ -159,7 +159,7 @@ def _from_range(range_: ColumnRange, type_: ArrowType) -> Extent:
     low, high = (_range_bound(scalar, type_) for scalar in (range_.low, range_.high))
     if low is not None and high is not None and low > high:
         return found
-    return replace(found, low=low, high=_reaching(high))
+    return replace(found, low=low, high=reaching(high))
 
 
 def _range_bound(scalar: Any, type_: ArrowType) -> Any:
@@ -173,15 +173,15 @@ def _range_bound(scalar: Any, type_: ArrowType) -> Any:
     return None if isinstance(value, float) and math.isnan(value) else value
 
 
-_MAYBE_CUT = 16
+MAYBE_CUT = 16
 """Writers shorten long texts, and not all of them turn a shortened upper bound upwards."""
 
 
-def _reaching(high: Any) -> Any:
+def reaching(high: Any) -> Any:
     """An upper bound that covers whatever a cut text can have stood for."""
-    if isinstance(high, bytes) and len(high) >= _MAYBE_CUT:
+    if isinstance(high, bytes) and len(high) >= MAYBE_CUT:
         return after_prefix(high)
-    if isinstance(high, str) and len(high.encode()) >= _MAYBE_CUT:
+    if isinstance(high, str) and len(high.encode()) >= MAYBE_CUT:
         return after_prefix(high)
     return high
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from maintenance_assets.model.files import ColumnRange
+from maintenance_assets.planning.extents import reaching
 from maintenance_assets.planning.orderable import is_orderable, orderable
 
 Array = Any
@@ -191,10 +192,17 @@ class _Column:
             return None
         low, high = (_plain(bound) for bound in bounds)
         if isinstance(self.values, pa.Array):
-            return self._bisect(low[0].as_py(), False), self._bisect(high[0].as_py(), True)
+            return self._bisect(low[0].as_py(), False), self._behind(high[0].as_py())
         first = np.searchsorted(self.values, _numbers(low)[0], side="left")
         last = np.searchsorted(self.values, _numbers(high)[0], side="right")
         return int(first), int(last)
+
+    def _behind(self, high: bytes) -> int:
+        """The first rank that is surely above an upper bound, which may have been cut off."""
+        reached = reaching(high)
+        if reached is None:
+            return len(self.values)
+        return self._bisect(reached, reached == high)
 
     def _bisect(self, bound: bytes, behind: bool) -> int:
         low, high = 0, len(self.values)

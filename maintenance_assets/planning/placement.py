@@ -4,8 +4,8 @@
 - bool: `true`, `false`; integers: their digits
 - float: the shortest digits that give the same value: `1.5`, `1e+16`, `-0.0`, `Infinity`, `NaN`
 - decimal: its digits, with as many of them behind the point as its type has
-- date, time, timestamp: ISO, as in `2025-11-04`, `10:00:00`, `2025-11-04 10:00:00.500000`; `+00:00`
-  follows where the type has a zone (it is always UTC), and nine digits where six do not suffice
+- date, time, timestamp: ISO, as in `2025-11-04`, `10:00:00`, `2025-11-04 10:00:00.500000`, with the
+  digits of their unit if they are not zero; `+00:00` follows where the type has a zone
 - UUID: `123e4567-e89b-12d3-a456-426614174000`
 - null: none, `planning.partitions` has a spelling for it
 """
@@ -207,10 +207,12 @@ def _clock(seconds: int) -> tuple[int, int, int]:
 
 
 def _fraction(ticks: int, per_second: int) -> str:
-    nanoseconds = ticks * (10**9 // per_second)
-    if not nanoseconds:
+    """As many digits as the unit has, for PyArrow reads no more; six of nanoseconds if they do."""
+    if not ticks:
         return ""
-    return f".{nanoseconds:09}" if nanoseconds % 1000 else f".{nanoseconds // 1000:06}"
+    if per_second == 10**9 and ticks % 1000 == 0:
+        return f".{ticks // 1000:06}"
+    return f".{ticks:0{len(str(per_second)) - 1}}"
 
 
 _SPELLERS: tuple[tuple[Callable[[Any], bool], _Speller], ...] = (

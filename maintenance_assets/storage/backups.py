@@ -6,8 +6,9 @@ import os
 import re
 import shutil
 import time
+import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from maintenance_assets.errors import BackupError
@@ -16,6 +17,8 @@ from maintenance_assets.storage.journal import InputEntry, OutputEntry
 
 FORMAT = 1
 MANIFEST = "manifest.json"
+MARK = "restored.json"
+_PART_BYTES = 8 * 1024 * 1024
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
@@ -25,6 +28,10 @@ class BackupFile:
 
     path: str
     size_bytes: int
+    version: str = ""
+    """Of what was written, as it was once it was published; empty if it never came that far."""
+    checksum: int | None = None
+    """CRC-32 of what is kept; None on a store that copies without showing us the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +81,42 @@ def write_backup(
     coming = tuple(
         BackupFile(output.final, _size(store, store.path(output.staged))) for output in outputs
     )
-    made = Backup(backup_id, operation, store.shown, time.time(), kept, coming)
-    content = json.dumps({"format": FORMAT, **asdict(made)}, indent=1)
+    made = Backup(backup_id, operation, address(store), time.time(), kept, coming)
     # Written last: a folder with a manifest is complete.
-    backup.write_durably(f"{folder}/{MANIFEST}", content.encode())
+    _write_manifest(backup, made)
     backup.sync_directory(backup.root)
     return made
+
+
+def seal_backup(backup: Store, store: Store, made: Backup) -> None:
+    """Note the versions of the files that the operation has published."""
+    found = ((file, store.stat(store.path(file.path))) for file in made.outputs)
+    outputs = tuple(
+        replace(file, version=listed.version) if listed is not None else file
+        for file, listed in found
+    )
+    _write_manifest(backup, replace(made, outputs=outputs))
+
+
+def mark_restored(backup: Store, backup_id: str) -> None:
+    """Note that a backup is being restored: twice, its rows would be there twice."""
+    backup.write_durably(_mark(backup, backup_id), b"{}")
+
+
+def unmark_restored(backup: Store, backup_id: str) -> None:
+    """Take that back: nothing was restored."""
+    backup.delete(_mark(backup, backup_id))
+
+
+def restored_mark(backup: Store, backup_id: str) -> str | None:
+    """The file that says so, if there is one."""
+    path = _mark(backup, backup_id)
+    return path if backup.exists(path) else None
+
+
+def address(store: Store) -> str:
+    """Where a dataset is, however it was spelled."""
+    return store.url(store.root)
 
 
 def discard_backup(backup: Store, backup_id: str) -> None:
@@ -129,14 +166,34 @@ def copy_file(source: Store, path: str, target: Store, copy: str, *, link: bool 
         target.forget(copy)
     else:
         with source.fs.open(path, "rb") as reader, target.open_output(copy) as writer:
-            shutil.copyfileobj(reader, writer, 8 * 1024 * 1024)
+            shutil.copyfileobj(reader, writer, _PART_BYTES)
+
+
+def _mark(backup: Store, backup_id: str) -> str:
+    return f"{_folder(backup, backup_id)}/{MARK}"
+
+
+def _write_manifest(backup: Store, made: Backup) -> None:
+    content = json.dumps({"format": FORMAT, **asdict(made)}, indent=1)
+    backup.write_durably(f"{_folder(backup, made.backup_id)}/{MANIFEST}", content.encode())
 
 
 def _keep(backup: Store, store: Store, folder: str, path: str) -> BackupFile:
     copy = f"{folder}/data/{path}"
     # The input is about to lose its name in the dataset, so nobody can write into the link.
     copy_file(store, store.path(path), backup, copy, link=True)
-    return BackupFile(path, _size(backup, copy))
+    return BackupFile(path, _size(backup, copy), checksum=checksum_of(backup, copy))
+
+
+def checksum_of(store: Store, path: str) -> int | None:
+    """CRC-32 of a local file; elsewhere it would have to be fetched only for that."""
+    if not store.is_local:
+        return None
+    checksum = 0
+    with open(path, "rb") as file:
+        while part := file.read(_PART_BYTES):
+            checksum = zlib.crc32(part, checksum)
+    return checksum
 
 
 def _linked(path: str, copy: str) -> bool:

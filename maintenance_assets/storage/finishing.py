@@ -86,12 +86,15 @@ def finish(store: Store, journal: Journal, lease: Lease, outcome: Outcome | None
             if exchange.is_exchanged(swap):
                 lease.ensure_held()
                 exchange.retire(store, swap)
+    # Asked once: a tree is one unit, however many directories it has.
+    exchanged = {unit for unit in journal.units if was_exchanged(store, journal, unit)}
+    unsure = [group for group in journal.groups if journal.unit_of(group) not in exchanged]
     # Where all stands or falls together, nothing goes before everything is known to be there.
-    for group in journal.groups if journal.is_whole else ():
+    for group in unsure if journal.is_whole else ():
         _require_outputs(store, journal, group)
     for group in journal.groups:
         lease.ensure_held()
-        if not journal.is_whole:
+        if not journal.is_whole and journal.unit_of(group) not in exchanged:
             _require_outputs(store, journal, group)
         journal = _take_inputs_away(store, journal, group, outcome or Outcome())
     _require_inputs_gone(store, journal)
@@ -138,8 +141,6 @@ def _take_inputs_away(
 
 def _require_outputs(store: Store, journal: Journal, group: GroupEntry) -> None:
     """Moved one by one, outputs must all be there before any input goes."""
-    if was_exchanged(store, journal, journal.unit_of(group)):
-        return
     for output in group.outputs:
         if not store.exists(store.path(output.final)):
             raise RecoveryError(

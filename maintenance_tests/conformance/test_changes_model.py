@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from maintenance_assets import delete, sql, update, upsert
+from maintenance_tests.conftest import ONE_WORKER
 from maintenance_tests.datasets import Lake
 
 Row = dict[str, Any]
@@ -319,7 +321,7 @@ def check_steps(
 
 
 QUICK = settings(
-    max_examples=120,
+    max_examples=80,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -332,3 +334,21 @@ def test_random_changes_with_pyarrow(
     contents: list[list[Row]], todo: list[Any], layout: Layout, drift: bool
 ) -> None:
     check_steps("pyarrow", contents, todo, layout, drift=drift)
+
+
+@settings(QUICK, max_examples=20)
+@given(contents=files, todo=steps, layout=layouts, drift=st.booleans())
+def test_random_changes_with_duckdb(
+    contents: list[list[Row]], todo: list[Any], layout: Layout, drift: bool
+) -> None:
+    check_steps("duckdb", contents, todo, layout, drift=drift)
+
+
+@pytest.mark.spark
+@ONE_WORKER
+@settings(QUICK, max_examples=4)
+@given(contents=files, todo=steps, layout=layouts, drift=st.booleans())
+def test_random_changes_with_spark(
+    spark: Any, contents: list[list[Row]], todo: list[Any], layout: Layout, drift: bool
+) -> None:
+    check_steps("spark", contents, todo, layout, drift=drift)

@@ -75,6 +75,14 @@ def test_a_row_stays_where_the_condition_is_null(engine: str, local: Lake) -> No
     assert local.column("id") == [1, 4]
 
 
+@pytest.mark.parametrize("always", ["TRUE", "1 = 1", pl.lit(True)], ids=str)
+def test_a_condition_that_reads_no_column(local: Lake, always: Any) -> None:
+    trades(local)
+    assert remove(local, "FALSE").stats.rows_deleted == 0
+    assert remove(local, always, partition_filter="day=a").stats.rows_deleted == 8
+    assert remove(local, always).stats.rows_deleted == 8
+
+
 CONDITIONS: dict[str, Any] = {
     "SQL": "price > 2 AND day = 'a'",
     "pyarrow": (pc.field("price") > 2) & (pc.field("day") == "a"),

@@ -50,7 +50,7 @@ class At:
 # -- damage ------------------------------------------------------------------------------------
 
 
-class RottenFile(MemoryFile):  # type: ignore[misc]
+class RottenFile(MemoryFile):
     """Changes a value on its way to the store, as bad memory or a bad disk would."""
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class RottenFile(MemoryFile):  # type: ignore[misc]
         self.commit()
 
 
-class RottenFileSystem(MemoryFileSystem):  # type: ignore[misc]
+class RottenFileSystem(MemoryFileSystem):
     """A store that does not keep what it is given."""
 
     protocol = "rotten"

@@ -57,10 +57,11 @@ def read_by_arrow(lake: Lake, schema: pa.Schema) -> dict[int, Any]:
 
 
 def read_by_duckdb(lake: Lake) -> dict[int, Any]:
-    rows = duckdb.sql(
-        f"SELECT n, v FROM read_parquet('{lake.url}/**/*.parquet', hive_partitioning = true, "
-        "hive_types_autocast = false)"
-    ).fetchall()
+    with duckdb.connect() as connection:
+        rows = connection.execute(
+            f"SELECT n, v FROM read_parquet('{lake.url}/**/*.parquet', hive_partitioning = true, "
+            "hive_types_autocast = false)"
+        ).fetchall()
     return dict(rows)
 
 
@@ -155,8 +156,9 @@ def test_duckdb_reads_typed_values_as_they_are(local: Lake, target: Lake) -> Non
     )
     local.write("a.parquet", table)
     repartition(local.url, target.url, ["d", "t", "f"], keep_partition_columns=False)
-    found = duckdb.sql(
-        f"SELECT d, t, f, n FROM read_parquet('{target.url}/**/*.parquet', "
-        "hive_types = {'d': DATE, 't': TIMESTAMP, 'f': DOUBLE}) ORDER BY n"
-    ).to_arrow_table()
-    assert found.to_pylist() == table.to_pylist()
+    with duckdb.connect() as connection:
+        found = connection.execute(
+            f"SELECT d, t, f, n FROM read_parquet('{target.url}/**/*.parquet', "
+            "hive_types = {'d': DATE, 't': TIMESTAMP, 'f': DOUBLE}) ORDER BY n"
+        ).fetchall()
+    assert found == [tuple(row.values()) for row in table.to_pylist()]

@@ -107,6 +107,14 @@ def test_a_column_of_other_partitions_keeps_its_type(local: Lake) -> None:
     assert local.column("id", "day=a") == [7]
 
 
+def test_a_change_of_all_rows_that_reads_no_column(engine: str, local: Lake) -> None:
+    local.write("day=1/a.parquet", {"id": [1, 2]})
+    assert change(local, "TRUE", {"id": 7, "new": "x"}, engine).stats.rows_updated == 2
+    assert (local.column("id"), local.column("new")) == ([7, 7], ["x", "x"])
+    assert change(local, "day = '1'", {"day": "2"}, engine).stats.rows_updated == 2
+    assert local.column("id", "day=2") == [7, 7]
+
+
 def test_null_is_a_value(engine: str, local: Lake) -> None:
     quotes(local)
     change(local, "id = 1", {"bid": None, "side": None}, engine)
