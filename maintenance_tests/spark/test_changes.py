@@ -10,6 +10,7 @@ import pytest
 from maintenance_assets import delete, sql, update, upsert
 from maintenance_assets.engines import spark_scan
 from maintenance_assets.engines.spark_engine import SparkEngine
+from maintenance_assets.engines.spark_jobs import run_job as run_spark_job
 from maintenance_assets.errors import RewriteError, UnsupportedDatasetError
 from maintenance_tests.conftest import ONE_WORKER
 from maintenance_tests.datasets import Lake
@@ -37,11 +38,10 @@ def test_executors_look_for_rows(
     engine: SparkEngine, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[int] = []
-    real = spark_scan.run_job
 
     def run_job(*arguments: Any) -> Any:
         looked.append(1)
-        return real(*arguments)
+        return run_spark_job(*arguments)
 
     monkeypatch.setattr(spark_scan, "run_job", run_job)
     result = delete(lake.url, "day = '02' AND id % 10 = 1 OR v = 4", engine=engine)
