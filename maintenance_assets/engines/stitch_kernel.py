@@ -170,6 +170,7 @@ class _Stitching:
     def write(self) -> None:
         """Write one output after the other."""
         group = self._task.group
+        keep_sorting = group.keeps_copied_sorting or bool(group.writer.sorting)
         own, first = empty_footer(group.schema, group), self._files.first()
         base = own if first is None else first.footer
         if self._recipe.runs:
@@ -179,7 +180,7 @@ class _Stitching:
         ):
             own = empty_footer(with_row_count(group.schema, rows), group)
             with self._access.open_output(path) as target:
-                output = StitchedFile(target, base, own, keep_sorting=bool(group.writer.sorting))
+                output = StitchedFile(target, base, own, keep_sorting=keep_sorting)
                 for part in parts:
                     self._append(output, part, base)
                 output.finish()
