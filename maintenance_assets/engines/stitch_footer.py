@@ -50,6 +50,14 @@ class Chunk:
         fields = self.column if of_column else self.fields
         return int_of(fields, numbers[0]), int_of(fields, numbers[1])
 
+    def extras(self) -> tuple[tuple[int, int], ...]:
+        """Position and length of the bloom filter and of both indexes."""
+        return (
+            self.extent(BLOOM_FILTER, of_column=True),
+            self.extent(COLUMN_INDEX),
+            self.extent(OFFSET_INDEX),
+        )
+
 
 @dataclass(slots=True)
 class RowGroup:
@@ -66,10 +74,11 @@ class RowGroup:
 
 @dataclass(slots=True)
 class Footer:
-    """The fields of a file's metadata, and its row groups."""
+    """The fields of a file's metadata, its row groups, and where all before it ends."""
 
     fields: Fields
     row_groups: list[RowGroup]
+    data_end: int
 
     def raw(self, number: int) -> bytes | None:
         """A field as it is encoded; None where it is not set."""
@@ -85,8 +94,8 @@ def parse_footer(tail: bytes, path: str, file_bytes: int) -> Footer:
     data_end = file_bytes - length - 8
     try:
         fields, _ = take_struct(tail, len(tail) - 8 - length, {ROW_GROUPS: _take_row_groups})
-        footer = Footer(fields, fields.pop(ROW_GROUPS)[1])
-        _refuse_unknown(footer, data_end)
+        footer = Footer(fields, fields.pop(ROW_GROUPS)[1], data_end)
+        _refuse_unknown(footer)
     except (IndexError, KeyError, ValueError, TypeError) as error:
         raise StitchObstacleError(f"the footer of '{path}' is not understood ({error})") from error
     except StitchObstacleError as error:
@@ -118,7 +127,7 @@ def _take_chunk(data: bytes, position: int) -> tuple[Chunk, int]:
     return Chunk(fields, column, start, int_of(column, COMPRESSED_SIZE)), position
 
 
-def _refuse_unknown(footer: Footer, data_end: int) -> None:
+def _refuse_unknown(footer: Footer) -> None:
     """What we do not know might be a position in the file, which copying would make wrong."""
     _require_known(footer.fields, _LAST_OF_FILE, "file")
     if any(number in footer.fields for number in _KEYS_OF_ENCRYPTION):
@@ -126,7 +135,7 @@ def _refuse_unknown(footer: Footer, data_end: int) -> None:
     for group in footer.row_groups:
         _require_known(group.fields, _LAST_OF_GROUP, "row group")
         for chunk in group.chunks:
-            _check_chunk(chunk, data_end)
+            _check_chunk(chunk, footer.data_end)
             if group.rows and not chunk.length:
                 raise StitchObstacleError("a column has rows and no bytes")
 
@@ -140,6 +149,9 @@ def _check_chunk(chunk: Chunk, data_end: int) -> None:
         raise StitchObstacleError("a column is encrypted")
     if chunk.length < 0 or chunk.end > data_end or (chunk.length and chunk.start < len(MAGIC)):
         raise StitchObstacleError("a column lies outside the data")
+    for start, length in chunk.extras():
+        if start < 0 or length < 0 or start + length > data_end:
+            raise StitchObstacleError("an index or bloom filter lies outside the data")
 
 
 def _require_known(fields: Fields, last: int, where: str) -> None:

@@ -53,7 +53,7 @@ def _header(read: Read, position: int, end: int, path: str) -> tuple[Fields, int
         data = read(position, min(probe, end - position))
         try:
             return take_struct(data, 0, _DATA_HEADERS)
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, RecursionError) as error:
             if probe >= end - position:
                 raise StitchObstacleError(f"a page header of '{path}' is damaged") from error
             probe *= 16  # a header holds statistics of any length

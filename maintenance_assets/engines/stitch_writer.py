@@ -100,7 +100,8 @@ class StitchedFile:
 
     def append(self, source: Source, footer: Footer, groups: Sequence[RowGroup]) -> None:
         """Copy row groups of a file."""
-        extras = Extras(source.read, [chunk for group in groups for chunk in group.chunks])
+        copied = [chunk for group in groups for chunk in group.chunks]
+        extras = Extras(source.read, copied, footer.data_end)
         moved: dict[int, int] = {}
         for part in copy_ranges(groups):
             for chunk in part.chunks:
