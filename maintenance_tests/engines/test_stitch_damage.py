@@ -6,7 +6,12 @@ import pyarrow as pa
 import pytest
 
 from maintenance_assets.engines.stitch_extras import Extras
-from maintenance_assets.engines.stitch_footer import StitchObstacleError, parse_footer
+from maintenance_assets.engines.stitch_footer import (
+    StitchObstacleError,
+    parse_footer,
+    repeated_leaves,
+)
+from maintenance_assets.engines.stitch_pages import checked_pages
 from maintenance_assets.engines.thrift import I64, int_bytes
 from maintenance_assets.errors import IncompleteMaintenanceError
 from maintenance_tests.datasets import Lake, parquet_bytes
@@ -92,3 +97,57 @@ def test_a_page_header_that_is_nested_without_end_is_an_obstacle(local: Lake) ->
     with pytest.raises(IncompleteMaintenanceError, match=r"b\.parquet"):
         local.compact("pyarrow")
     assert len(local.files()) == 2
+
+
+def saying_rows(content: bytes, rows: int) -> bytes:
+    """A file of one row group whose footer says that it has so many rows."""
+
+    def change(footer: Any) -> None:
+        footer.row_groups[0].fields[3] = footer.fields[3] = I64, int_bytes(rows)
+
+    return with_footer(content, change)
+
+
+@pytest.mark.parametrize("page", ["1.0", "2.0"])
+def test_rows_without_values_are_never_published(local: Lake, page: Any) -> None:
+    good = parquet_bytes({"id": range(ROWS), "b": range(ROWS)}, data_page_version=page)
+    local.put("a.parquet", good)
+    local.put("b.parquet", saying_rows(good, ROWS + 10))
+    before = local.tree()
+    with pytest.raises(IncompleteMaintenanceError, match=r"b\.parquet"):
+        local.compact("pyarrow")
+    assert local.tree() == before
+
+
+def test_values_beyond_the_rows_are_not_copied(local: Lake) -> None:
+    good = parquet_bytes({"id": range(ROWS), "b": range(ROWS)})
+    local.put("a.parquet", good)
+    local.put("b.parquet", saying_rows(good, ROWS - 10))
+    result = local.compact("pyarrow")
+    assert result.mode == "encode"
+    assert "100000 values in 99990 rows" in str(result.engine_notes)
+    assert local.column("b") == [*range(ROWS), *range(ROWS - 10)]
+
+
+def test_lists_have_as_many_rows_as_their_pages_say() -> None:
+    lists = pa.array([[1, 2], []] * 50)
+    content = parquet_bytes({"l": lists}, data_page_version="2.0")
+    for rows, reason in ((151, "values in 151 rows"), (101, "has 100 rows in its pages")):
+        with pytest.raises(StitchObstacleError, match=reason):
+            look_at_pages(saying_rows(content, rows))
+    look_at_pages(content)
+
+
+def look_at_pages(content: bytes) -> None:
+    for group in footer_of(content).row_groups:
+        for chunk in group.chunks:
+            list(checked_pages(lambda at, size: content[at : at + size], chunk, "a file"))
+
+
+def test_columns_with_several_values_in_a_row_are_told_from_the_schema() -> None:
+    inner = pa.struct([("x", pa.int8()), ("l", pa.list_(pa.int8()))])
+    schema = pa.schema(
+        [("a", pa.int8()), ("s", inner), ("m", pa.map_(pa.string(), inner)), ("z", pa.int8())]
+    )
+    footer = footer_of(parquet_bytes(schema.empty_table()))
+    assert repeated_leaves(footer) == [False, False, True, True, True, True, False]
