@@ -49,7 +49,7 @@ class Extras:
                 chunk.extent(OFFSET_INDEX),
             )
         ]
-        self._content = _read_all(read, wanted)
+        self._content = read_extents(read, wanted)
 
     def bloom_filter(self, chunk: Chunk) -> bytes:
         """Header and bits; empty where there is none."""
@@ -87,7 +87,7 @@ def _bloom_bytes(data: bytes) -> int:
     return size + bits
 
 
-def _read_all(read: Read, extents: Iterable[Extent]) -> dict[Extent, bytes]:
+def read_extents(read: Read, extents: Iterable[Extent]) -> dict[Extent, bytes]:
     """What lies close together is read together."""
     found: dict[Extent, bytes] = {}
     for together in _close_together({extent for extent in extents if extent[0] and extent[1]}):
@@ -128,6 +128,19 @@ def _moved(content: bytes, delta: int) -> bytes:
     except (IndexError, KeyError, ValueError, RecursionError) as error:
         raise StitchObstacleError(f"a page index is damaged ({error})") from error
     return struct_bytes(index)
+
+
+def page_positions(content: bytes) -> list[int]:
+    """Where an offset index says that pages start."""
+
+    def take_all(data: bytes, position: int) -> tuple[list[Fields], int]:
+        return take_list(data, position, take_struct)
+
+    try:
+        index, _ = take_struct(content, 0, {_PAGE_LOCATIONS: take_all})
+        return [int_of(location, _PAGE_OFFSET) for location in index[_PAGE_LOCATIONS][1]]
+    except (IndexError, KeyError, ValueError, RecursionError) as error:
+        raise StitchObstacleError(f"a page index is damaged ({error})") from error
 
 
 def _require_known(fields: Fields, last: int) -> None:

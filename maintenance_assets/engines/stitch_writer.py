@@ -91,12 +91,18 @@ class StitchedFile:
         self._base = base
         self._own = own
         self._keep_sorting = keep_sorting
+        self.sources: list[RowGroup] = []
         self._groups: list[tuple[Fields, list[_Written]]] = []
         self._writers: set[bytes | None] = set()
         self._rows = 0
         self._version = 1
         self._position = 0
         self._write(MAGIC)
+
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._position
 
     def append(self, source: Source, footer: Footer, groups: Sequence[RowGroup]) -> None:
         """Copy row groups of a file."""
@@ -110,6 +116,7 @@ class StitchedFile:
             self._position += part.stop - part.start
         for group in groups:
             self._add(group, extras, moved)
+        self.sources += groups
         self._writers.add(footer.raw(CREATED_BY))
         self._version = max(self._version, int_of(footer.fields, VERSION))
 
