@@ -183,7 +183,7 @@ class _Rewriter:
             return self._encode(task)
         try:
             obstacle = try_stitching(task, self._access, self._share)
-        except (RewriteError, pa.ArrowException, OSError) as error:
+        except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
             return RewriteOutcome(task.index, "duckdb", error=f"{type(error).__name__}: {error}")
         if obstacle is None:
             return RewriteOutcome(task.index, "duckdb", task.staged, mode=task.group.mode)

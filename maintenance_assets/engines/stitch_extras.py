@@ -11,6 +11,7 @@ from maintenance_assets.engines.stitch_footer import (
 )
 from maintenance_assets.engines.stitch_pages import Read
 from maintenance_assets.engines.thrift import (
+    I32,
     I64,
     LIST,
     Fields,
@@ -28,6 +29,7 @@ Extent = tuple[int, int]
 _GAP = 64 * 1024
 _LONGEST_READ = 8 * MIB
 _BLOOM_HEADER = 64
+_BLOOM_FIELDS = frozenset({1, 2, 3, 4})
 _PAGE_LOCATIONS, _LAST_OF_INDEX = 1, 2
 _PAGE_OFFSET, _LAST_OF_LOCATION = 1, 3
 
@@ -35,8 +37,9 @@ _PAGE_OFFSET, _LAST_OF_LOCATION = 1, 3
 class Extras:
     """The indexes and bloom filters of some chunks, read with few reads."""
 
-    def __init__(self, read: Read, chunks: Sequence[Chunk]) -> None:
-        self._blooms = {id(chunk): _bloom_extent(read, chunk) for chunk in chunks}
+    def __init__(self, read: Read, chunks: Sequence[Chunk], data_end: int) -> None:
+        """Nothing of them lies behind `data_end`."""
+        self._blooms = {id(chunk): _bloom_extent(read, chunk, data_end) for chunk in chunks}
         wanted = [
             extent
             for chunk in chunks
@@ -46,7 +49,7 @@ class Extras:
                 chunk.extent(OFFSET_INDEX),
             )
         ]
-        self._content = _read_all(read, wanted)
+        self._content = read_extents(read, wanted)
 
     def bloom_filter(self, chunk: Chunk) -> bytes:
         """Header and bits; empty where there is none."""
@@ -62,16 +65,29 @@ class Extras:
         return _moved(content, delta) if content else b""
 
 
-def _bloom_extent(read: Read, chunk: Chunk) -> Extent:
+def _bloom_extent(read: Read, chunk: Chunk, data_end: int) -> Extent:
     start, length = chunk.extent(BLOOM_FILTER, of_column=True)
     if start and not length:
         # Older writers do not say how long it is; its own header does.
-        header, size = take_struct(read(start, _BLOOM_HEADER), 0)
-        length = size + int_of(header, 1)
+        length = _bloom_bytes(read(start, min(_BLOOM_HEADER, data_end - start)))
+        if start + length > data_end:
+            raise StitchObstacleError("a bloom filter lies outside the data")
     return start, length
 
 
-def _read_all(read: Read, extents: Iterable[Extent]) -> dict[Extent, bytes]:
+def _bloom_bytes(data: bytes) -> int:
+    """How long a bloom filter is, header included."""
+    try:
+        header, size = take_struct(data, 0)
+        bits = int_of(header, 1)
+    except (IndexError, ValueError) as error:
+        raise StitchObstacleError(f"a bloom filter is damaged ({error})") from error
+    if set(header) != _BLOOM_FIELDS or header[1][0] != I32 or bits <= 0:
+        raise StitchObstacleError("a bloom filter is not where the footer says")
+    return size + bits
+
+
+def read_extents(read: Read, extents: Iterable[Extent]) -> dict[Extent, bytes]:
     """What lies close together is read together."""
     found: dict[Extent, bytes] = {}
     for together in _close_together({extent for extent in extents if extent[0] and extent[1]}):
@@ -86,8 +102,6 @@ def _close_together(extents: set[Extent]) -> list[list[Extent]]:
     runs: list[list[Extent]] = []
     first = end = 0
     for start, length in sorted(extents):
-        if start < 0 or length < 0:
-            raise StitchObstacleError("an index lies outside the file")
         if runs and start <= end + _GAP and start + length - first <= _LONGEST_READ:
             runs[-1].append((start, length))
             end = max(end, start + length)
@@ -111,9 +125,22 @@ def _moved(content: bytes, delta: int) -> bytes:
         index, _ = take_struct(content, 0, {_PAGE_LOCATIONS: move_all})
         _require_known(index, _LAST_OF_INDEX)
         index[_PAGE_LOCATIONS] = LIST, list_bytes(index[_PAGE_LOCATIONS][1])
-    except (IndexError, KeyError, ValueError) as error:
+    except (IndexError, KeyError, ValueError, RecursionError) as error:
         raise StitchObstacleError(f"a page index is damaged ({error})") from error
     return struct_bytes(index)
+
+
+def page_positions(content: bytes) -> list[int]:
+    """Where an offset index says that pages start."""
+
+    def take_all(data: bytes, position: int) -> tuple[list[Fields], int]:
+        return take_list(data, position, take_struct)
+
+    try:
+        index, _ = take_struct(content, 0, {_PAGE_LOCATIONS: take_all})
+        return [int_of(location, _PAGE_OFFSET) for location in index[_PAGE_LOCATIONS][1]]
+    except (IndexError, KeyError, ValueError, RecursionError) as error:
+        raise StitchObstacleError(f"a page index is damaged ({error})") from error
 
 
 def _require_known(fields: Fields, last: int) -> None:

@@ -15,6 +15,9 @@ MAGIC = b"PAR1"
 VERSION, SCHEMA, NUM_ROWS, ROW_GROUPS, KEY_VALUES, CREATED_BY, COLUMN_ORDERS = range(1, 8)
 # Fields of RowGroup.
 COLUMNS, TOTAL_BYTES, GROUP_ROWS, SORTING, GROUP_OFFSET, GROUP_COMPRESSED, ORDINAL = range(1, 8)
+# Fields of SchemaElement.
+_REPETITION, _CHILDREN = 3, 5
+_REPEATED = 2
 # Fields of ColumnChunk.
 FILE_PATH, CHUNK_OFFSET, META_DATA = 1, 2, 3
 OFFSET_INDEX, COLUMN_INDEX = (4, 5), (6, 7)
@@ -33,12 +36,15 @@ class StitchObstacleError(Exception):
 
 @dataclass(slots=True)
 class Chunk:
-    """A column chunk: its fields, those of its metadata, and where its bytes are."""
+    """A column chunk: its fields, those of its metadata, where its bytes are, and its rows."""
 
     fields: Fields
     column: Fields
     start: int
     length: int
+    rows: int = 0
+    repeated: bool = False
+    """Whether a row may have several values, as in lists."""
 
     @property
     def end(self) -> int:
@@ -49,6 +55,14 @@ class Chunk:
         """Position and length of an index or bloom filter; zeros where there is none."""
         fields = self.column if of_column else self.fields
         return int_of(fields, numbers[0]), int_of(fields, numbers[1])
+
+    def extras(self) -> tuple[tuple[int, int], ...]:
+        """Position and length of the bloom filter and of both indexes."""
+        return (
+            self.extent(BLOOM_FILTER, of_column=True),
+            self.extent(COLUMN_INDEX),
+            self.extent(OFFSET_INDEX),
+        )
 
 
 @dataclass(slots=True)
@@ -66,10 +80,11 @@ class RowGroup:
 
 @dataclass(slots=True)
 class Footer:
-    """The fields of a file's metadata, and its row groups."""
+    """The fields of a file's metadata, its row groups, and where all before it ends."""
 
     fields: Fields
     row_groups: list[RowGroup]
+    data_end: int
 
     def raw(self, number: int) -> bytes | None:
         """A field as it is encoded; None where it is not set."""
@@ -85,8 +100,8 @@ def parse_footer(tail: bytes, path: str, file_bytes: int) -> Footer:
     data_end = file_bytes - length - 8
     try:
         fields, _ = take_struct(tail, len(tail) - 8 - length, {ROW_GROUPS: _take_row_groups})
-        footer = Footer(fields, fields.pop(ROW_GROUPS)[1])
-        _refuse_unknown(footer, data_end)
+        footer = Footer(fields, fields.pop(ROW_GROUPS)[1], data_end)
+        _refuse_unknown(footer)
     except (IndexError, KeyError, ValueError, TypeError) as error:
         raise StitchObstacleError(f"the footer of '{path}' is not understood ({error})") from error
     except StitchObstacleError as error:
@@ -118,17 +133,40 @@ def _take_chunk(data: bytes, position: int) -> tuple[Chunk, int]:
     return Chunk(fields, column, start, int_of(column, COMPRESSED_SIZE)), position
 
 
-def _refuse_unknown(footer: Footer, data_end: int) -> None:
+def _refuse_unknown(footer: Footer) -> None:
     """What we do not know might be a position in the file, which copying would make wrong."""
     _require_known(footer.fields, _LAST_OF_FILE, "file")
     if any(number in footer.fields for number in _KEYS_OF_ENCRYPTION):
         raise StitchObstacleError("the file is encrypted or signed")
+    repeated = repeated_leaves(footer)
     for group in footer.row_groups:
         _require_known(group.fields, _LAST_OF_GROUP, "row group")
-        for chunk in group.chunks:
-            _check_chunk(chunk, data_end)
-            if group.rows and not chunk.length:
-                raise StitchObstacleError("a column has rows and no bytes")
+        if len(group.chunks) != len(repeated):
+            raise StitchObstacleError("a row group has other columns than the schema")
+        for chunk, several in zip(group.chunks, repeated, strict=True):
+            chunk.rows, chunk.repeated = group.rows, several
+            _check_chunk(chunk, footer.data_end)
+    if sum(group.rows for group in footer.row_groups) != int_of(footer.fields, NUM_ROWS):
+        raise StitchObstacleError("the row groups have other rows than the file")
+
+
+def repeated_leaves(footer: Footer) -> list[bool]:
+    """For each column of the file whether a row may have several values of it."""
+    elements, _ = take_list(footer.fields[SCHEMA][1], 0, take_struct)
+    leaves: list[bool] = []
+    open_groups = [(int_of(elements[0], _CHILDREN), False)]
+    for element in elements[1:]:
+        while open_groups and not open_groups[-1][0]:
+            open_groups.pop()
+        left, repeated = open_groups.pop()
+        open_groups.append((left - 1, repeated))
+        repeated = repeated or int_of(element, _REPETITION) == _REPEATED
+        children = int_of(element, _CHILDREN)
+        if children:
+            open_groups.append((children, repeated))
+        else:
+            leaves.append(repeated)
+    return leaves
 
 
 def _check_chunk(chunk: Chunk, data_end: int) -> None:
@@ -140,6 +178,14 @@ def _check_chunk(chunk: Chunk, data_end: int) -> None:
         raise StitchObstacleError("a column is encrypted")
     if chunk.length < 0 or chunk.end > data_end or (chunk.length and chunk.start < len(MAGIC)):
         raise StitchObstacleError("a column lies outside the data")
+    if chunk.rows and not chunk.length:
+        raise StitchObstacleError("a column has rows and no bytes")
+    values = int_of(chunk.column, NUM_VALUES)
+    if values < chunk.rows or (values > chunk.rows and not chunk.repeated):
+        raise StitchObstacleError(f"a column has {values} values in {chunk.rows} rows")
+    for start, length in chunk.extras():
+        if start < 0 or length < 0 or start + length > data_end:
+            raise StitchObstacleError("an index or bloom filter lies outside the data")
 
 
 def _require_known(fields: Fields, last: int, where: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.read_ahead import reading_ahead
+from maintenance_assets.engines.stitch_check import Expected, check_stitched
 from maintenance_assets.engines.stitch_footer import Footer, RowGroup, parse_footer
 from maintenance_assets.engines.stitch_runs import RunEncoder, empty_footer, memory_footer
 from maintenance_assets.engines.stitch_schema import require_can_hold_encoded, require_same_meaning
@@ -112,6 +113,10 @@ class _Files:
             self._stack.enter_context(self._current.source)
         return self._current
 
+    def open_written(self, path: str) -> Source:
+        """An output, to look at it."""
+        return open_source(path, self._access, self._readers)
+
     def close(self) -> None:
         """Close what is open, and what was opened ahead."""
         self._stack.close()
@@ -170,6 +175,7 @@ class _Stitching:
     def write(self) -> None:
         """Write one output after the other."""
         group = self._task.group
+        keep_sorting = group.keeps_copied_sorting or bool(group.writer.sorting)
         own, first = empty_footer(group.schema, group), self._files.first()
         base = own if first is None else first.footer
         if self._recipe.runs:
@@ -179,11 +185,18 @@ class _Stitching:
         ):
             own = empty_footer(with_row_count(group.schema, rows), group)
             with self._access.open_output(path) as target:
-                output = StitchedFile(target, base, own, keep_sorting=bool(group.writer.sorting))
+                output = StitchedFile(target, base, own, keep_sorting=keep_sorting)
                 for part in parts:
                     self._append(output, part, base)
                 output.finish()
+            self._check(Expected(path, output.size, output.sources, rows, keep_sorting))
         self._runs.require_end()
+
+    def _check(self, expected: Expected) -> None:
+        """Where reading is cheap, page by page."""
+        local = self._access.is_local
+        with self._files.open_written(expected.path) as source:
+            check_stitched(source, expected, look_at_pages=local)
 
     def _append(self, output: StitchedFile, part: Copied | Encoded, base: Footer) -> None:
         if isinstance(part, Copied):

@@ -15,6 +15,7 @@ from maintenance_assets.errors import RewriteError
 _TYPE, _COMPRESSED_SIZE, _CRC = 1, 3, 4
 _VALUES_OF = {0: 5, 3: 8}
 """By type of page, where the header of its data is; pages of other types hold no values."""
+_SECOND_VERSION, _ROWS_OF_PAGE = 3, 3
 _DATA_HEADERS: dict[int, Parser] = {5: take_struct, 8: take_struct}
 _HEADER_PROBE = 256
 
@@ -30,21 +31,30 @@ def checked_pages(read: Read, chunk: Chunk, path: str) -> Iterator[tuple[int, in
     """
     position = chunk.start
     values = 0
+    rows: int | None = 0
     first_data: int | None = None
     while position < chunk.end:
         header, length = _header(read, position, chunk.end, path)
         size = length + int_of(header, _COMPRESSED_SIZE, -1)
         if size < length or position + size > chunk.end:
             raise StitchObstacleError(f"a page of '{path}' does not fit into its column")
-        counted = header.get(_VALUES_OF.get(int_of(header, _TYPE), 0))
+        kind = int_of(header, _TYPE)
+        counted = header.get(_VALUES_OF.get(kind, 0))
         if counted is not None:
             first_data = position if first_data is None else first_data
             values += int_of(counted[1], 1)
+            # Only pages of the second version say how many rows they have.
+            if rows is not None and kind == _SECOND_VERSION:
+                rows += int_of(counted[1], _ROWS_OF_PAGE)
+            else:
+                rows = None
         if _CRC in header:
             _check_sum(read(position + length, size - length), header, path)
         yield position, size
         position += size
     _require_whole(chunk, first_data, values, path)
+    if rows is not None and rows != chunk.rows:
+        raise StitchObstacleError(f"a column of '{path}' has {rows} rows in its pages")
 
 
 def _header(read: Read, position: int, end: int, path: str) -> tuple[Fields, int]:
@@ -53,7 +63,7 @@ def _header(read: Read, position: int, end: int, path: str) -> tuple[Fields, int
         data = read(position, min(probe, end - position))
         try:
             return take_struct(data, 0, _DATA_HEADERS)
-        except (IndexError, ValueError) as error:
+        except (IndexError, ValueError, RecursionError) as error:
             if probe >= end - position:
                 raise StitchObstacleError(f"a page header of '{path}' is damaged") from error
             probe *= 16  # a header holds statistics of any length

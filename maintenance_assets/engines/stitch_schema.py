@@ -65,9 +65,12 @@ def _elements(footer: Footer) -> list[dict[Any, Any]]:
     content = footer.raw(SCHEMA)
     if content is None:
         raise StitchObstacleError("a file has no schema")
-    # A list behind the header of a field of its own, so that the reader takes it for a struct.
-    elements = Reader(b"\x19" + content + b"\0").struct()[1]
-    return [_meaning(element, is_root=not index) for index, element in enumerate(elements)]
+    try:
+        # A list behind the header of a field of its own, so that the reader takes it for a struct.
+        elements = Reader(b"\x19" + content + b"\0").struct()[1]
+        return [_meaning(element, is_root=not index) for index, element in enumerate(elements)]
+    except (IndexError, ValueError, TypeError, AttributeError) as error:
+        raise StitchObstacleError(f"a schema is not understood ({error})") from error
 
 
 def _meaning(element: dict[int, Any], *, is_root: bool) -> dict[Any, Any]:

@@ -91,6 +91,7 @@ class StitchedFile:
         self._base = base
         self._own = own
         self._keep_sorting = keep_sorting
+        self.sources: list[RowGroup] = []
         self._groups: list[tuple[Fields, list[_Written]]] = []
         self._writers: set[bytes | None] = set()
         self._rows = 0
@@ -98,9 +99,15 @@ class StitchedFile:
         self._position = 0
         self._write(MAGIC)
 
+    @property
+    def size(self) -> int:
+        """Bytes so far."""
+        return self._position
+
     def append(self, source: Source, footer: Footer, groups: Sequence[RowGroup]) -> None:
         """Copy row groups of a file."""
-        extras = Extras(source.read, [chunk for group in groups for chunk in group.chunks])
+        copied = [chunk for group in groups for chunk in group.chunks]
+        extras = Extras(source.read, copied, footer.data_end)
         moved: dict[int, int] = {}
         for part in copy_ranges(groups):
             for chunk in part.chunks:
@@ -109,6 +116,7 @@ class StitchedFile:
             self._position += part.stop - part.start
         for group in groups:
             self._add(group, extras, moved)
+        self.sources += groups
         self._writers.add(footer.raw(CREATED_BY))
         self._version = max(self._version, int_of(footer.fields, VERSION))
 

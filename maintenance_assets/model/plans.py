@@ -82,6 +82,8 @@ class RewriteGroup:
     mode_reason: str = ""
     must_stitch: bool = False
     """Rather not at all than any other way."""
+    keeps_copied_sorting: bool = False
+    """Whether row groups that are copied go on declaring the order that holds inside each."""
     change: GroupChange | None = field(default=None, compare=False, hash=False)
     """What becomes of the rows; None where all stay as they are."""
 

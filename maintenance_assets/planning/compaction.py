@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -216,9 +215,9 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
     writer = writer_options(files, policy.compression)
     planned = group_output_rows(files, policy)
     decision = decide(files, merged.schema, writer, planned, policy)
-    if len(files) == 1 and decision.mode == "stitch":
-        # Nothing is claimed of a part that was not claimed of the whole.
-        writer = replace(writer, sorting=files[0].sorting)
+    # Nothing is claimed of a part that was not claimed of the whole; rows that are encoded after
+    # all get no order from this, as their row groups are not those of the source.
+    keeps_copied = len(files) == 1 and decision.mode == "stitch"
     return RewriteGroup(
         directory=files[0].directory,
         files=files,
@@ -226,11 +225,12 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
         schema=merged.schema,
         writer=writer,
         notes=merged.notes
-        + _sorting_notes(files, writer)
+        + (() if keeps_copied else _sorting_notes(files, writer))
         + _index_notes(merged.schema, decision.output_rows),
         mode=decision.mode,
         mode_reason=decision.reason,
         must_stitch=policy.mode == "stitch",
+        keeps_copied_sorting=keeps_copied,
     )
 
 

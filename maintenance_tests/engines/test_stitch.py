@@ -366,6 +366,26 @@ def test_declared_orders_are_kept_where_a_file_is_split(local: Lake) -> None:
         assert list(local.open(name).metadata.row_group(0).sorting_columns) == order
 
 
+@pytest.mark.parametrize("engine_name", ["pyarrow", "duckdb"])
+def test_declared_orders_are_true_where_a_split_is_encoded_after_all(
+    local: Lake, engine_name: Any
+) -> None:
+    ids = [n for start in range(8) for n in range(start, 800_000, 8)]
+    options: dict[str, Any] = {"sorting_columns": [pq.SortingColumn(0)], "row_group_size": 100_000}
+    content = parquet_bytes({"id": ids}, **options)
+    change, reason = OBSTACLES["a field of a row group"]
+    local.put("a.parquet", with_footer(content, change))
+    result = local.compact(engine_name, target_rows_per_file=400_000)
+    assert any(reason in note for note in result.engine_notes)
+    for name in local.files():
+        file = local.open(name)
+        for number in range(file.num_row_groups):
+            if file.metadata.row_group(number).sorting_columns:
+                found = file.read_row_group(number).column("id").to_pylist()
+                assert found == sorted(found)
+    assert sorted(local.column("id")) == list(range(800_000))
+
+
 # -- encoding by several workers ---------------------------------------------------------------
 
 
