@@ -308,7 +308,8 @@ def test_a_damaged_page_is_named_and_its_group_left(local: Lake) -> None:
 
 
 def test_a_page_without_a_sum_is_copied_as_it_is(local: Lake) -> None:
-    # Nobody can tell that it is damaged; it is no worse to read afterwards than before.
+    # Nobody can tell without decoding; where it cannot be decoded at all, it is now the merged
+    # file that cannot be read whole, no longer one of its sources.
     content = bytearray(parquet_bytes({"id": range(1000)}, use_dictionary=False, compression=None))
     position = content.find((500).to_bytes(8, "little"))
     content[position] ^= 1
