@@ -18,6 +18,8 @@ from maintenance_assets.engines.stitch_footer import (
     StitchObstacleError,
     parse_footer,
 )
+from maintenance_assets.engines.stitch_source import MemorySource
+from maintenance_assets.engines.stitch_writer import StitchedFile
 from maintenance_assets.engines.thrift import I64, int_bytes, list_bytes, struct_bytes, to_int
 from maintenance_assets.errors import IncompleteMaintenanceError, UnreadableFileError
 from maintenance_tests.datasets import Lake, assert_same_table, parquet_bytes
@@ -124,6 +126,36 @@ def test_files_of_two_writers_are_stitched_where_they_mean_the_same(local: Lake)
     assert_read_alike(local, name, pa.concat_tables(tables))
     # Neither is the writer of all: readers judge statistics by that name.
     assert local.open(name).metadata.created_by.startswith("parquet-cpp-arrow version")
+
+
+def named(content: bytes, name: str) -> bytes:
+    """The same file by another writer."""
+
+    def change(footer: Any) -> None:
+        footer.fields[6] = (8, bytes((len(name),)) + name.encode())
+
+    return with_footer(content, change)
+
+
+@pytest.mark.parametrize(
+    ("writers", "expected"),
+    [
+        (["parquet-mr version 1.13.1", "parquet-mr version 1.12.3"], "parquet-mr version 1.12.3"),
+        (["parquet-mr version 1.9.0", "parquet-mr version 1.13.1"], "parquet-mr version 1.9.0"),
+        (["parquet-mr version 1.13.1", "DuckDB version v1.4.0"], "parquet-cpp-arrow version"),
+        (["parquet-mr version 1.13.1", "someone"], "parquet-cpp-arrow version"),
+    ],
+)
+def test_several_versions_of_one_writer_keep_its_name(writers: list[str], expected: str) -> None:
+    content = parquet_bytes({"id": [1, 2]})
+    sink = io.BytesIO()
+    output = StitchedFile(sink, footer_of(content), footer_of(content), keep_sorting=False)
+    for writer in writers:
+        part = named(content, f"{writer} (build abc)")
+        footer = footer_of(part)
+        output.append(MemorySource(part), footer, footer.row_groups)
+    output.finish()
+    assert pq.read_metadata(io.BytesIO(sink.getvalue())).created_by.startswith(expected)
 
 
 def test_more_row_groups_than_ordinals(local: Lake) -> None:
