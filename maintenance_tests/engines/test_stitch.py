@@ -384,6 +384,25 @@ def test_int96_is_kept_however_far_it_reaches(local: Lake) -> None:
     assert column_bytes(local.get(name)) == 2 * column_bytes(content)
 
 
+@pytest.mark.parametrize(
+    ("mode", "second", "noted"),
+    [
+        ("auto", "parquet-mr version 1.12.3", False),
+        ("encode", "parquet-mr version 1.13.1", True),
+        ("auto", "parquet-cpp-arrow version 26.0.0", True),
+    ],
+)
+def test_int96_under_another_name_is_said(local: Lake, mode: Any, second: str, noted: bool) -> None:
+    table = pa.table({"id": range(150_000), "at": pa.array(range(150_000), pa.timestamp("us"))})
+    content = parquet_bytes(table, use_deprecated_int96_timestamps=True)
+    for name, writer in (("a", "parquet-mr version 1.13.1"), ("b", second)):
+        local.put(f"{name}.parquet", named(content, f"{writer} (build abc)"))
+    result = local.compact("pyarrow", mode=mode)
+    created_by = local.open(local.only_file()).metadata.created_by
+    assert created_by.startswith("parquet-mr") is not noted
+    assert ("INT96 timestamps of parquet-mr" in str(result)) is noted
+
+
 def test_declared_orders_are_dropped_where_files_are_merged(local: Lake) -> None:
     options: dict[str, Any] = {"sorting_columns": [pq.SortingColumn(0)]}
     name = stitched(local, *(parquet_bytes({"id": [n]}, **options) for n in (2, 1)))
