@@ -1,5 +1,6 @@
 """A Parquet file put together from column chunks that were written before."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -39,14 +40,25 @@ from maintenance_assets.engines.thrift import (
     LIST,
     STRUCT,
     Fields,
+    Reader,
     int_bytes,
     int_of,
     list_bytes,
     struct_bytes,
 )
 
+_NAME = re.compile(rb"(.+?) version v?(\d+)\.(\d+)\.(\d+)")
 _MOST_ORDINALS = 32_767
 _I16 = 4
+
+
+def _version_of(writer: bytes | None) -> tuple[bytes, tuple[int, ...]] | None:
+    """Application and version in a writer's encoded name."""
+    if writer is None:
+        return None
+    # Behind the header of a field, so that the reader takes it for a struct.
+    match = _NAME.match(Reader(b"\x18" + writer + b"\0").struct()[1])
+    return None if match is None else (match[1], tuple(int(part) for part in match.groups()[1:]))
 
 
 @dataclass(slots=True)
@@ -184,8 +196,17 @@ class StitchedFile:
         return fields if writer is None else {**fields, CREATED_BY: (BINARY, writer)}
 
     def _writer(self) -> bytes | None:
-        """Readers trust statistics by who wrote them: the name of the one writer, or our own."""
-        return self._writers.pop() if len(self._writers) == 1 else self._own.raw(CREATED_BY)
+        """Readers judge values and statistics by who wrote them: the oldest of one application.
+
+        Where several applications wrote them, it is our own name.
+        """
+        if len(self._writers) == 1:
+            return next(iter(self._writers))
+        versions = [(_version_of(writer), writer) for writer in self._writers]
+        known = [(version, writer) for version, writer in versions if version and writer]
+        if len(known) < len(versions) or len({version[0] for version, _ in known}) > 1:
+            return self._own.raw(CREATED_BY)
+        return min(known)[1]
 
     def _group_bytes(self, fields: Fields, chunks: list[_Written], at: int) -> bytes:
         if ORDINAL in fields:

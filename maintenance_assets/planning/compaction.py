@@ -13,6 +13,7 @@ from maintenance_assets.model.plans import (
     CompactionGroup,
     CompactionPlan,
     GroupFailure,
+    GroupMode,
     RewriteGroup,
     WriterOptions,
 )
@@ -40,6 +41,8 @@ F = TypeVar("F", bound=FileInfo)
 ROW_GROUP_ROWS = 1024 * 1024
 ROW_GROUP_BYTES = 64 * MIB
 """Limits of a row group the engines write, in rows and in decoded bytes."""
+PARQUET_MR = "parquet-mr"
+"""How the writer of Spark and Hive names itself."""
 _WORTHWHILE = 4
 """Repair row groups only where there are this many times more than needed."""
 OWN_OUTPUT = re.compile(r"(compact|optimized)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.parquet")
@@ -226,7 +229,8 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
         writer=writer,
         notes=merged.notes
         + (() if keeps_copied else _sorting_notes(files, writer))
-        + _index_notes(merged.schema, decision.output_rows),
+        + _index_notes(merged.schema, decision.output_rows)
+        + _int96_notes(files, decision.mode),
         mode=decision.mode,
         mode_reason=decision.reason,
         must_stitch=policy.mode == "stitch",
@@ -247,6 +251,19 @@ def _index_notes(schema: pa.Schema, output_rows: tuple[int, ...]) -> tuple[str, 
     if len(output_rows) == 1 or not has_range_index(schema):
         return ()
     return ("file metadata 'pandas': each output numbers its rows from 0",)
+
+
+def _int96_notes(files: Sequence[DataFile], mode: GroupMode) -> tuple[str, ...]:
+    """Spark may shift INT96 by its session's zone where parquet-mr is not named as the writer."""
+    names = {file.created_by.partition(" version ")[0] for file in files}
+    if PARQUET_MR not in names or not any(file.schema.has_int96 for file in files):
+        return ()
+    if names == {PARQUET_MR} and mode == "stitch":
+        return ()
+    return (
+        "INT96 timestamps of parquet-mr come under another writer's name: a Spark session with "
+        "spark.sql.parquet.int96TimestampConversion shifts such by its zone",
+    )
 
 
 def _predicted_bytes(group: CompactionGroup) -> int:

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -25,6 +25,8 @@ SCHEMA_KEYS = frozenset(
 )
 SPARK_VERSION = b"org.apache.spark.version"
 SPARK_LEGACY_DATES = b"org.apache.spark.legacyDateTime"
+SPARK_LEGACY_INT96 = b"org.apache.spark.legacyINT96"
+SPARK_ZONE = b"org.apache.spark.timeZone"
 
 Source = tuple[str, pa.Schema]
 Json = dict[str, Any]
@@ -94,11 +96,24 @@ def restated(
     return kept
 
 
-def uses_legacy_calendar(metadata: dict[bytes, bytes]) -> bool:
-    """Whether Spark takes dates and timestamps of this file for the Julian-Gregorian calendar."""
-    version = metadata.get(SPARK_VERSION)
+class Calendar(NamedTuple):
+    """How Spark takes the dates and timestamps of a file."""
+
+    legacy_dates: bool
+    legacy_int96: bool
+    zone: bytes | None
+    """In which legacy timestamps were local; of no meaning where nothing is legacy."""
+
+
+def calendar_of(metadata: Mapping[bytes, bytes]) -> Calendar:
+    """What Spark takes for written in the Julian-Gregorian calendar, and in which zone."""
     # Spark itself compares the version as text, and looks no further when there is none.
-    return version is not None and (version < b"3.0.0" or SPARK_LEGACY_DATES in metadata)
+    version = metadata.get(SPARK_VERSION)
+    if version is None:
+        return Calendar(False, False, None)
+    dates = version < b"3.0.0" or SPARK_LEGACY_DATES in metadata
+    int96 = version < b"3.1.0" or SPARK_LEGACY_INT96 in metadata
+    return Calendar(dates, int96, metadata.get(SPARK_ZONE) if dates or int96 else None)
 
 
 def _merge_key(

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from maintenance_assets.errors import SchemaConflictError
-from maintenance_assets.planning.file_metadata import merge_file_metadata, uses_legacy_calendar
+from maintenance_assets.planning.file_metadata import calendar_of, merge_file_metadata
 from maintenance_assets.planning.widening import ArrowType, widen_flat, widen_integers
 
 ArrowField = Any  # as ArrowType
@@ -150,21 +150,32 @@ def _locate(
 
 
 def _check_calendars(sources: list[SchemaSource]) -> None:
-    """Refuse to put legacy-calendar files of Spark under one label with others."""
-    by_calendar = {uses_legacy_calendar(s.schema.metadata or {}): s for s in reversed(sources)}
-    if len(by_calendar) < 2:
-        return
-    left, right = sorted(by_calendar.values(), key=lambda s: s.path)
-    dated = next((f.name for f in chain(left.schema, right.schema) if _holds_dates(f.type)), None)
-    if dated is None:
-        return
-    types = [_type_name(s.schema, dated) for s in (left, right)]
+    """Refuse to put files under one label that Spark reads in different calendars or zones."""
+    for holds, what in ((pa.types.is_timestamp, slice(None)), (pa.types.is_date, slice(1))):
+        by_calendar: dict[Any, SchemaSource] = {}
+        for source in sources:
+            by_calendar.setdefault(calendar_of(source.schema.metadata or {})[what], source)
+        column = _first_holding(holds, sources) if len(by_calendar) > 1 else None
+        if column is not None:
+            left, right = sorted(by_calendar.values(), key=lambda s: s.path)[:2]
+            _refuse_calendars(column, left, right)
+
+
+def _refuse_calendars(column: str, left: SchemaSource, right: SchemaSource) -> NoReturn:
+    types = [_type_name(s.schema, column) for s in (left, right)]
     reason = (
-        "Spark reads one file in the legacy calendar (org.apache.spark.version below 3.0 or "
-        "legacyDateTime) and the other not, so old dates would change their meaning"
+        "Spark reads one file in the legacy calendar (org.apache.spark.version below 3.0, for "
+        "INT96 below 3.1, legacyDateTime or legacyINT96) and the other not, or in another "
+        "org.apache.spark.timeZone, so old dates would change their meaning"
     )
-    conflict = SchemaConflict(dated, types[0], types[1], left.path, right.path, reason)
-    raise SchemaConflictError(conflict)
+    raise SchemaConflictError(
+        SchemaConflict(column, types[0], types[1], left.path, right.path, reason)
+    )
+
+
+def _first_holding(holds: Callable[[ArrowType], bool], sources: list[SchemaSource]) -> str | None:
+    fields = chain.from_iterable(source.schema for source in sources)
+    return next((field.name for field in fields if _holds(holds, field.type)), None)
 
 
 def _type_name(schema: pa.Schema, name: str) -> str:
@@ -172,10 +183,12 @@ def _type_name(schema: pa.Schema, name: str) -> str:
     return str(schema.field(position).type) if position >= 0 else "absent"
 
 
-def _holds_dates(type_: ArrowType) -> bool:
-    if pa.types.is_date(type_) or pa.types.is_timestamp(type_):
+def _holds(holds: Callable[[ArrowType], bool], type_: ArrowType) -> bool:
+    if holds(type_):
         return True
-    return any(_holds_dates(type_.field(i).type) for i in range(type_.num_fields))
+    if pa.types.is_dictionary(type_):
+        return _holds(holds, type_.value_type)
+    return any(_holds(holds, type_.field(i).type) for i in range(type_.num_fields))
 
 
 def _describe_changes(merged: pa.Schema, shapes: list[pa.Schema]) -> Iterable[str]:

@@ -18,6 +18,8 @@ from maintenance_assets.engines.stitch_footer import (
     StitchObstacleError,
     parse_footer,
 )
+from maintenance_assets.engines.stitch_source import MemorySource
+from maintenance_assets.engines.stitch_writer import StitchedFile
 from maintenance_assets.engines.thrift import I64, int_bytes, list_bytes, struct_bytes, to_int
 from maintenance_assets.errors import IncompleteMaintenanceError, UnreadableFileError
 from maintenance_tests.datasets import Lake, assert_same_table, parquet_bytes
@@ -124,6 +126,36 @@ def test_files_of_two_writers_are_stitched_where_they_mean_the_same(local: Lake)
     assert_read_alike(local, name, pa.concat_tables(tables))
     # Neither is the writer of all: readers judge statistics by that name.
     assert local.open(name).metadata.created_by.startswith("parquet-cpp-arrow version")
+
+
+def named(content: bytes, name: str) -> bytes:
+    """The same file by another writer."""
+
+    def change(footer: Any) -> None:
+        footer.fields[6] = (8, bytes((len(name),)) + name.encode())
+
+    return with_footer(content, change)
+
+
+@pytest.mark.parametrize(
+    ("writers", "expected"),
+    [
+        (["parquet-mr version 1.13.1", "parquet-mr version 1.12.3"], "parquet-mr version 1.12.3"),
+        (["parquet-mr version 1.9.0", "parquet-mr version 1.13.1"], "parquet-mr version 1.9.0"),
+        (["parquet-mr version 1.13.1", "DuckDB version v1.4.0"], "parquet-cpp-arrow version"),
+        (["parquet-mr version 1.13.1", "someone"], "parquet-cpp-arrow version"),
+    ],
+)
+def test_several_versions_of_one_writer_keep_its_name(writers: list[str], expected: str) -> None:
+    content = parquet_bytes({"id": [1, 2]})
+    sink = io.BytesIO()
+    output = StitchedFile(sink, footer_of(content), footer_of(content), keep_sorting=False)
+    for writer in writers:
+        part = named(content, f"{writer} (build abc)")
+        footer = footer_of(part)
+        output.append(MemorySource(part), footer, footer.row_groups)
+    output.finish()
+    assert pq.read_metadata(io.BytesIO(sink.getvalue())).created_by.startswith(expected)
 
 
 def test_more_row_groups_than_ordinals(local: Lake) -> None:
@@ -308,7 +340,8 @@ def test_a_damaged_page_is_named_and_its_group_left(local: Lake) -> None:
 
 
 def test_a_page_without_a_sum_is_copied_as_it_is(local: Lake) -> None:
-    # Nobody can tell that it is damaged; it is no worse to read afterwards than before.
+    # Nobody can tell without decoding; where it cannot be decoded at all, it is now the merged
+    # file that cannot be read whole, no longer one of its sources.
     content = bytearray(parquet_bytes({"id": range(1000)}, use_dictionary=False, compression=None))
     position = content.find((500).to_bytes(8, "little"))
     content[position] ^= 1
@@ -349,6 +382,25 @@ def test_int96_is_kept_however_far_it_reaches(local: Lake) -> None:
     name = stitched(local, content, content)
     assert local.open(name).schema.column(1).physical_type == "INT96"
     assert column_bytes(local.get(name)) == 2 * column_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("mode", "second", "noted"),
+    [
+        ("auto", "parquet-mr version 1.12.3", False),
+        ("encode", "parquet-mr version 1.13.1", True),
+        ("auto", "parquet-cpp-arrow version 26.0.0", True),
+    ],
+)
+def test_int96_under_another_name_is_said(local: Lake, mode: Any, second: str, noted: bool) -> None:
+    table = pa.table({"id": range(150_000), "at": pa.array(range(150_000), pa.timestamp("us"))})
+    content = parquet_bytes(table, use_deprecated_int96_timestamps=True)
+    for name, writer in (("a", "parquet-mr version 1.13.1"), ("b", second)):
+        local.put(f"{name}.parquet", named(content, f"{writer} (build abc)"))
+    result = local.compact("pyarrow", mode=mode)
+    created_by = local.open(local.only_file()).metadata.created_by
+    assert created_by.startswith("parquet-mr") is not noted
+    assert ("INT96 timestamps of parquet-mr" in str(result)) is noted
 
 
 def test_declared_orders_are_dropped_where_files_are_merged(local: Lake) -> None:

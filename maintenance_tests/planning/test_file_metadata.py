@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from maintenance_assets.planning.file_metadata import (
+    calendar_of,
     merge_file_metadata,
-    uses_legacy_calendar,
     with_row_count,
 )
 from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
@@ -78,7 +78,25 @@ def test_writer_model_name_is_an_ordinary_key() -> None:
 def test_legacy_calendar_is_told_as_spark_tells_it(
     metadata: dict[bytes, bytes], expected: bool
 ) -> None:
-    assert uses_legacy_calendar(metadata) is expected
+    assert calendar_of(metadata).legacy_dates is expected
+
+
+@pytest.mark.parametrize(
+    ("version", "keys", "expected"),
+    [
+        ("3.0.3", [], (False, True, b"Asia/Tokyo")),
+        ("3.1.0", [], (False, False, None)),
+        ("3.5.0", ["legacyINT96"], (False, True, b"Asia/Tokyo")),
+        ("3.5.0", ["legacyDateTime"], (True, False, b"Asia/Tokyo")),
+        ("2.4.8", [], (True, True, b"Asia/Tokyo")),
+    ],
+)
+def test_int96_and_zones_are_told_as_spark_tells_them(
+    version: str, keys: list[str], expected: Any
+) -> None:
+    named = {"version": version, "timeZone": "Asia/Tokyo", **dict.fromkeys(keys, "")}
+    metadata = {f"org.apache.spark.{k}".encode(): v.encode() for k, v in named.items()}
+    assert calendar_of(metadata) == expected
 
 
 # --- GeoParquet ------------------------------------------------------------------------------

@@ -490,6 +490,39 @@ def test_files_of_different_spark_calendars_conflict_where_dates_are_held(type_:
     assert "legacy calendar" in conflict.reason
 
 
+def _by_spark(type_: Any, version: str, **keys: str) -> Any:
+    named = {f"org.apache.spark.{key}": value for key, value in keys.items()}
+    return pa.schema({"d": type_}, {"org.apache.spark.version": version, **named})
+
+
+LEGACY = {"legacyDateTime": ""}
+SPARK_PAIRS: dict[str, tuple[Any, Any]] = {
+    "INT96 before 3.1": (("3.0.3", {}), ("3.5.0", {})),
+    "INT96 by its key": (("3.5.0", {"legacyINT96": ""}), ("3.5.0", {})),
+    "zones": (
+        ("3.5.0", {**LEGACY, "timeZone": "America/Los_Angeles"}),
+        ("3.5.0", {**LEGACY, "timeZone": "Asia/Tokyo"}),
+    ),
+    "a zone and none": (("3.5.0", {**LEGACY, "timeZone": "UTC"}), ("3.5.0", LEGACY)),
+}
+
+
+@pytest.mark.parametrize("pair", SPARK_PAIRS)
+def test_timestamps_of_different_legacy_kinds_or_zones_conflict_and_dates_do_not(pair: str) -> None:
+    left, right = SPARK_PAIRS[pair]
+    nested = pa.struct([("t", pa.timestamp("us", "UTC"))])
+    for type_ in (pa.timestamp("ns"), nested):
+        conflict = _conflict(*(_by_spark(type_, v, **keys) for v, keys in (left, right)))
+        assert conflict.column == "d"
+        assert "legacy calendar" in conflict.reason
+    _merge(*(_by_spark(pa.date32(), v, **keys) for v, keys in (left, right)))
+
+
+def test_zones_do_not_matter_where_nothing_is_legacy() -> None:
+    zones = ("America/Los_Angeles", "Asia/Tokyo")
+    _merge(*(_by_spark(pa.timestamp("us"), "3.5.0", timeZone=zone) for zone in zones))
+
+
 def test_files_of_different_spark_calendars_merge_without_dates() -> None:
     old = pa.schema({"d": pa.int8()}, {"org.apache.spark.version": "2.4.8"})
     new = pa.schema({"d": pa.int8()}, {"org.apache.spark.version": "3.5.1"})
