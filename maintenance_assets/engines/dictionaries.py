@@ -100,10 +100,23 @@ def written_form(array: Any, type_: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))
 
 
-def unified(table: pa.Table) -> pa.Table:
+def as_written(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
+    """Parts of larger batches as one table, in the types they are written in."""
+    if not has_dictionary(parts[0].schema):
+        return pa.Table.from_arrays(pa.Table.from_batches(parts).columns, schema=schema)
+    columns = []
+    for index, field in enumerate(schema):
+        arrays = [part.column(index) for part in parts]
+        if pa.types.is_dictionary(field.type):
+            arrays = [written_form(array, field.type) for array in arrays]
+        whole = pa.chunked_array(arrays)
+        # Codes that only travelled become values here, chunk by chunk.
+        columns.append(whole if whole.type == field.type else whole.cast(field.type))
+    return _unified(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _unified(table: pa.Table) -> pa.Table:
     """With one dictionary for each column, where its indices can count all values."""
-    if not has_dictionary(table.schema):
-        return table
     try:
         return table.unify_dictionaries()
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

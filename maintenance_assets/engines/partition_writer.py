@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.engines.dictionaries import (
     OrderedCategories,
+    as_written,
     has_nested_dictionary,
-    unified,
-    written_form,
 )
 from maintenance_assets.engines.dictionary_choice import useless_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
@@ -316,14 +315,10 @@ class _Form:
         while rows < most and size < self.group_bytes and rest.rows:
             before = rest.nbytes
             part = rest.take(most - rows)
-            columns = [
-                written_form(array, field.type)
-                for array, field in zip(part.columns, self.schema, strict=True)
-            ]
-            taken.append(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+            taken.append(part)
             rows += part.num_rows
             size += before - rest.nbytes
-        return unified(pa.Table.from_batches(taken, self.schema))
+        return as_written(taken, self.schema)
 
 
 class _OpenFile:

@@ -20,6 +20,9 @@ from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.content_hash import Digest, row_hashes
 from maintenance_assets.planning.placement import partition_directories
 
+_PROBE_ROWS = 128
+_PROBE_BUFFER = 64 * 1024
+
 
 def written_parts(writer: PartitionWriter) -> list[WrittenPart]:
     """The files of a writer that was given an inspector, and what that found in them."""
@@ -61,7 +64,7 @@ class Inspector:
         total = Digest()
         with self.access.open_input(file.path) as handle:
             metadata = pq.read_metadata(handle)
-            rows = _batch_rows(metadata, self.batch_bytes)
+            rows = _batch_rows(handle, metadata, task.schema, self.batch_bytes)
             at_once = rows >= metadata.num_rows
             parquet = pq.ParquetFile(
                 handle,
@@ -77,11 +80,31 @@ class Inspector:
         return total
 
 
-def _batch_rows(metadata: Any, batch_bytes: int) -> int:
+def _batch_rows(handle: Any, metadata: Any, schema: pa.Schema, batch_bytes: int) -> int:
     groups = range(metadata.num_row_groups)
     size = sum(metadata.row_group(index).total_byte_size for index in groups)
     row_bytes = max(1, size // max(1, metadata.num_rows))
+    if not all(_has_fixed_width(field.type) for field in schema):
+        # A footer cannot tell how often a long dictionary value repeats; a few rows can.
+        row_bytes = max(row_bytes, _probed(handle, metadata))
     return max(1024, min(256 * 1024, batch_bytes // (4 * row_bytes)))
+
+
+def _has_fixed_width(type_: Any) -> bool:
+    return not pa.types.is_nested(type_) and _bit_width(type_) > 0
+
+
+def _bit_width(type_: Any) -> int:
+    try:
+        return int(type_.bit_width)
+    except ValueError:  # as for text
+        return 0
+
+
+def _probed(handle: Any, metadata: Any) -> int:
+    parquet = pq.ParquetFile(handle, metadata=metadata, pre_buffer=False, buffer_size=_PROBE_BUFFER)
+    first = next(parquet.iter_batches(_PROBE_ROWS, use_threads=False), None)
+    return 0 if first is None or not first.num_rows else int(first.nbytes // first.num_rows)
 
 
 def _require_place(

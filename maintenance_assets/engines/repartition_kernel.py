@@ -38,8 +38,8 @@ def repartition_rows(
     """Write all rows of the task into the files of their directories."""
     coded = coded_columns(task, places.source)
     readers = reader_count(task, memory_bytes, workers)
-    # In each of the streams a batch is read, one is moved and one waits.
-    batch_bytes = memory_bytes // (_READ_SHARE * 3 * (readers + 1))
+    # Each reader has a batch that is read, one that is moved and one that waits.
+    batch_bytes = memory_bytes // (_READ_SHARE * 3 * readers)
     flow = RowFlow(task, places.source, batch_bytes, coded)
     tally = Tally()
     with PartitionWriter(

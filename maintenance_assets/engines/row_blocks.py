@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from maintenance_assets.engines.cluster_kernel import movable_schema
@@ -65,9 +66,9 @@ def arrange(
 def _taken(batch: pa.RecordBatch, order: Any) -> pa.RecordBatch:
     movable = movable_schema(batch.schema)
     if movable is batch.schema:
-        return batch.take(order)
-    moved = conform_batch(batch, movable, "the batch").take(order)
-    return conform_batch(moved, batch.schema, "the batch")
+        return pc.take(batch, order, boundscheck=False)
+    moved = conform_batch(batch, movable, "the batch")
+    return conform_batch(pc.take(moved, order, boundscheck=False), batch.schema, "the batch")
 
 
 @dataclass(slots=True)

@@ -19,7 +19,8 @@ Hashes = Any
 _MASK = (1 << 64) - 1
 _BLOCK_ROWS = 32 * 1024
 """Rows at a time: what is computed in between stays in the cache of a core."""
-_LONG_TEXT = 256
+_STRETCH = 64
+_LONG_TEXT = 4096
 """Longer values are hashed one by one."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _NULL = np.uint64(0xD6E8FEB86659FD93)
@@ -56,14 +57,13 @@ class Digest:
 def row_hashes(batch: pa.RecordBatch, columns: Sequence[str] | None = None) -> Hashes:
     """The hash of each row, over some columns or all."""
     names = batch.schema.names if columns is None else columns
+    chosen = [(_factor(name), batch.column(name)) for name in names]
     found = np.zeros(batch.num_rows, np.uint64)
-    for name in names:
-        factor, array = _factor(name), batch.column(name)
-        for start in range(0, len(array), _BLOCK_ROWS):
-            part = array.slice(start, _BLOCK_ROWS)
-            _combine(found[start : start + len(part)], value_hashes(part), factor)
-    for start in range(0, len(found), _BLOCK_ROWS):
-        _finish(found[start : start + _BLOCK_ROWS])
+    for start in range(0, batch.num_rows, _BLOCK_ROWS):
+        block = found[start : start + _BLOCK_ROWS]
+        for factor, array in chosen:
+            _combine(block, value_hashes(array.slice(start, _BLOCK_ROWS)), factor)
+        _finish(block)
     return found
 
 
@@ -83,6 +83,9 @@ def value_hashes(array: Any) -> Hashes:
 def _factor(name: str) -> Any:
     digest = blake2b(name.encode(errors="surrogatepass"), digest_size=8).digest()
     return np.uint64(int.from_bytes(digest, "little") | 1)
+
+
+_WORD_FACTORS = [_factor(f"word {number}") for number in range(_LONG_TEXT // 8)]
 
 
 def _combine(into: Hashes, values: Hashes, factor: Any) -> None:
@@ -116,7 +119,7 @@ def _fixed(array: Any) -> Hashes:
     """Values of a fixed number of bytes, as they are."""
     width = array.type.bit_width // 8
     if width not in (1, 2, 4) and width % 8:
-        return _of_bytes(array.buffers()[1], _even_offsets(array, width))
+        return _text(array.cast(pa.binary()))
     words = width // 8 if width % 8 == 0 else 1
     unit = np.dtype(f"u{width // words}")
     begin, count = array.offset * words, len(array) * words
@@ -125,13 +128,9 @@ def _fixed(array: Any) -> Hashes:
         return values.astype(np.uint64, copy=False)
     found = np.zeros(len(array), np.uint64)
     for number in range(words):
-        _combine(found, values[number::words], _factor(f"word {number}"))
-        _finish(found)
+        _combine(found, values[number::words], _WORD_FACTORS[number])
+    _finish(found)
     return found
-
-
-def _even_offsets(array: Any, width: int) -> Any:
-    return np.arange(array.offset, array.offset + len(array) + 1, dtype=np.int64) * width
 
 
 def _bool(array: Any) -> Hashes:
@@ -148,7 +147,43 @@ def _dictionary(array: Any) -> Hashes:
 
 
 def _text(array: Any) -> Hashes:
-    return _of_bytes(array.buffers()[2], _offsets(array))
+    """Values of any number of bytes, in stretches that are padded to whole words.
+
+    The sum of words times factors of their own: padding with zeros adds nothing.
+    """
+    offsets = _offsets(array)
+    lengths = np.diff(offsets)
+    found = lengths.astype(np.uint64) * _MIX
+    longest = int(lengths.max(initial=0))
+    for start in range(0, min(longest, _LONG_TEXT), _STRETCH):
+        rows = slice(None) if start == 0 else np.flatnonzero(lengths > start)
+        part = array if start == 0 else array.take(pa.array(rows))
+        found[rows] += _stretch(part, start, min(longest, start + _STRETCH))
+    for row in np.flatnonzero(lengths > _LONG_TEXT).tolist():
+        value = array[row].as_buffer() if array[row].is_valid else b""
+        found[row] = int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
+    return found
+
+
+def _stretch(array: Any, start: int, stop: int) -> Hashes:
+    """What the bytes from start to stop of each value add."""
+    words = -(-(stop - start) // 8)
+    part = _as_bytes(array)
+    if start or stop < int(pc.max(pc.binary_length(part)).as_py() or 0):
+        part = pc.binary_slice(part, start, stop)
+    # As text, for only that can be padded; nothing looks at what the bytes mean.
+    text = part.view(pa.large_string() if part.type == pa.large_binary() else pa.string())
+    padded = pc.ascii_rpad(text, width=8 * words, padding="\0").fill_null("\0" * 8 * words)
+    content = np.frombuffer(padded.buffers()[2], np.uint64, words * len(padded))
+    found = np.zeros(len(padded), np.uint64)
+    for word in range(words):
+        _combine(found, content[word::words], _WORD_FACTORS[(start // 8 + word)])
+    return found
+
+
+def _as_bytes(array: Any) -> Any:
+    large = pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type)
+    return array.view(pa.large_binary() if large else pa.binary())
 
 
 def _view(array: Any) -> Hashes:
@@ -166,56 +201,6 @@ def _offsets(array: Any) -> Any:
         return np.zeros(1, np.int64)
     start = array.offset * unit.itemsize
     return np.frombuffer(array.buffers()[1], unit, len(array) + 1, start).astype(np.int64)
-
-
-def _of_bytes(data: Any, offsets: Any) -> Hashes:
-    """Values of any number of bytes, eight at a time."""
-    starts, lengths = offsets[:-1], np.diff(offsets)
-    content = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    first = int(offsets[0]) & ~7
-    words = np.zeros((int(offsets[-1]) - first) // 8 + 2, np.uint64)
-    words.view(np.uint8)[: int(offsets[-1]) - first] = content[first : int(offsets[-1])]
-    starts = starts - first
-    found = lengths.astype(np.uint64) * _MIX
-    _add_word(found, words, starts, lengths)
-    longest = int(lengths.max(initial=0))
-    for done in range(8, min(longest, _LONG_TEXT), 8):
-        more = np.flatnonzero(lengths > done)
-        if len(more) == len(found):
-            _add_word(found, words, starts + done, lengths - done)
-        else:
-            part = found[more]
-            _add_word(part, words, starts[more] + done, lengths[more] - done)
-            found[more] = part
-    if longest > _LONG_TEXT:
-        _add_long(found, words.view(np.uint8), starts, lengths)
-    return found
-
-
-def _add_word(found: Hashes, words: Hashes, starts: Any, left: Any) -> None:
-    """Mix in up to eight bytes of each value, from wherever they begin."""
-    index = starts >> 3
-    shift = ((starts & 7) << 3).astype(np.uint64)
-    word = words[index] >> shift
-    # In two steps, for a shift by 64 would do nothing.
-    word |= words[index + 1] << np.uint64(1) << (np.uint64(63) - shift)
-    unused = np.clip(8 - left, 0, 8)
-    if unused.any():
-        bits = (unused << 3).astype(np.uint64)
-        half = bits >> np.uint64(1)
-        word <<= half
-        word <<= bits - half
-        word >>= half
-        word >>= bits - half
-    found ^= word
-    found *= _MIX
-    found ^= found >> _HALF
-
-
-def _add_long(found: Hashes, content: Any, starts: Any, lengths: Any) -> None:
-    for row in np.flatnonzero(lengths > _LONG_TEXT).tolist():
-        value = content[starts[row] : starts[row] + lengths[row]].tobytes()
-        found[row] = int.from_bytes(blake2b(value, digest_size=8).digest(), "little")
 
 
 def _struct(array: Any) -> Hashes:

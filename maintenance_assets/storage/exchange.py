@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from maintenance_assets.storage import local_paths
@@ -27,6 +28,7 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _STALE_SUMMARY = "_metadata"
 _LONGEST_NAME = 150
+_SYNCERS = 8
 _NOT_LINKABLE = {
     errno.EPERM,
     errno.EMLINK,
@@ -166,8 +168,7 @@ def build(store: Store, swap: Swap, run_id: str) -> bool:
         # Only the root has this run's journal; another dataset inside has a journal of its own.
         if local_paths.is_directory(f"{swap.live}/{run_directory(run_id)}"):
             _link_work_directory(swap, run_id)
-        for folder in (*folders, swap.other, os.path.dirname(os.path.dirname(swap.other))):
-            store.sync_directory(folder)
+        _sync_all(store, [*folders, swap.other, os.path.dirname(os.path.dirname(swap.other))])
     except OSError as error:
         if error.errno not in _NOT_LINKABLE:
             raise
@@ -175,6 +176,17 @@ def build(store: Store, swap: Swap, run_id: str) -> bool:
         discard(store, swap)
         return False
     return True
+
+
+def _sync_all(store: Store, folders: list[str]) -> None:
+    """Sync directories; many at once, for a file system writes them out together."""
+    if len(folders) <= _SYNCERS:
+        for folder in folders:
+            store.sync_directory(folder)
+        return
+    with ThreadPoolExecutor(_SYNCERS, thread_name_prefix="sync") as pool:
+        for _ in pool.map(store.sync_directory, folders):
+            pass
 
 
 def is_exchanged(swap: Swap) -> bool:
