@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from maintenance_assets.engines.cluster_kernel import movable_schema
 from maintenance_assets.engines.conform import conform_array, conform_batch
@@ -183,7 +184,7 @@ class _Deleter:
         view = view_rows(batch, self.rule.schema, self.change_.constants, self.path)
         mask = self.rule.predicate.mask(view)
         matches = mask.true_count
-        return _Changed(batch if not matches else batch.filter(_inverted(mask)), matches)
+        return _Changed(batch if not matches else batch.filter(pc.invert(mask)), matches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,10 +262,6 @@ class _Copies:
 def evaluate(values: Assigned, rows: pa.RecordBatch) -> dict[str, Array]:
     """The new values of these rows, by column."""
     return {name: value.evaluate(rows) for name, value in values}
-
-
-def _inverted(mask: Array) -> Array:
-    return pa.array(~mask.to_numpy(zero_copy_only=False))
 
 
 def _with_values(
