@@ -63,7 +63,14 @@ def test_a_signal_leaves_every_row_and_a_dataset_that_recovers(
     root = tmp_path / "lake"
     expected = big_lake(root)
     words = command("compact", root, "--max-workers", 1, "--compression", "zstd")
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+    with subprocess.Popen(
+        words,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A test run in the background ignores Ctrl-C, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    ) as run:
         wait_until(lambda: is_writing(root), run)
         run.send_signal(sent)
         out, err = run.communicate(timeout=SECONDS)
