@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 
 MAX_BATCH_ROWS = 64 * 1024
 _ACCEPTED = (
@@ -25,9 +24,9 @@ def _reader(data: Any) -> pa.RecordBatchReader:
         return data.to_reader(MAX_BATCH_ROWS)
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data]).to_reader(MAX_BATCH_ROWS)
-    if isinstance(data, ds.Dataset | ds.Scanner):
-        scanner = data.scanner() if isinstance(data, ds.Dataset) else data
-        return scanner.to_reader()
+    # Told by their home: importing that module loads pandas.
+    if any(kind.__module__ == "pyarrow._dataset" for kind in type(data).__mro__):
+        return (data.scanner() if hasattr(data, "scanner") else data).to_reader()
     if isinstance(data, dict):
         return pa.table(data).to_reader(MAX_BATCH_ROWS)
     if isinstance(data, list) and data and all(isinstance(row, dict) for row in data):

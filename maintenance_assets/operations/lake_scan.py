@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import pyarrow as pa
-import pyarrow.dataset as ds
+import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
 from maintenance_assets.catalog.reader import KeyBound
@@ -274,22 +274,26 @@ def logical_bound(data: bytes, physical: Any, logical: Any) -> Any:
 # -- as a pyarrow dataset ---------------------------------------------------------------------
 
 
-def open_dataset(session: LakeSession, scan: Scan) -> ds.FileSystemDataset:
+def open_dataset(session: LakeSession, scan: Scan) -> Any:
     """The chosen files and row groups, under the names and types of the version."""
     return _dataset(scan, _guarantees(session, scan))
 
 
-def _dataset(scan: Scan, guarantees: Mapping[int, Any]) -> ds.FileSystemDataset:
+def _dataset(scan: Scan, guarantees: Mapping[int, Any]) -> Any:
+    from pyarrow.dataset import FileSystemDataset  # loads pandas
+
     opener = _Opener(scan)
     fragments = [opener.fragment(file, guarantees.get(file.file.file_id)) for file in scan.files]
-    return ds.FileSystemDataset(fragments, scan.schema.arrow, opener.format)
+    return FileSystemDataset(fragments, scan.schema.arrow, opener.format)
 
 
 class _Opener:
     """Makes fragments; files that were written under other names get a view of their own."""
 
     def __init__(self, scan: Scan) -> None:
-        self.format = ds.ParquetFileFormat()
+        from pyarrow.dataset import ParquetFileFormat  # loads pandas
+
+        self.format = ParquetFileFormat()
         self._scan = scan
         self._plain = arrow_filesystem(scan.store)
         self._views: dict[int, Any] = {}
@@ -322,7 +326,7 @@ class _Opener:
             value = values.get(column.field_id)
             if value is None or physical.name_of(column.field_id) is not None:
                 continue
-            here = ds.field(column.name)
+            here = pc.field(column.name)
             same = here == value if value.is_valid else here.is_null()
             guarantee = same if guarantee is None else guarantee & same
         return guarantee
@@ -400,7 +404,7 @@ def _guarantee(scan: Scan, file: CatalogFile, column: Column, found: ColumnStati
     name = physical.name_of(column.field_id)
     if name is None:
         return None  # its value comes from the path
-    here = ds.field(column.name)
+    here = pc.field(column.name)
     if found.null_count == file.row_count:
         return here.is_null() if file.row_count else None
     type_ = physical.arrow.field(name).type
