@@ -288,7 +288,12 @@ def _fitted(request: UpsertRequest, columns: DatasetColumns) -> pa.Table:
 
 
 def _require_text(name: str, type_: Any) -> None:
-    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_null)
+    kinds = (
+        pa.types.is_string,
+        pa.types.is_large_string,
+        pa.types.is_string_view,
+        pa.types.is_null,
+    )
     if not any(belongs(type_) for belongs in kinds):
         raise ValueError(
             f"Column '{name}' is only in the paths of the dataset, where it is text, and "

@@ -172,3 +172,12 @@ def test_a_source_is_deleted_only_when_all_of_it_is_known_to_be_in_the_target(
             local.url, target, ["id"], transform_fn=lambda rows: rows.head(0), delete_source=True
         )
     assert local.column("id") == [1, 2]
+
+
+def test_text_of_polars_names_partitions_that_only_paths_have(local: Lake) -> None:
+    two_partitions(local)
+    new = pl.DataFrame({"id": [3, 9], "v": ["x", "y"], "p": ["2", "3"]})
+    result = upsert(local.url, new, ["id"])
+    assert (result.stats.rows_updated, result.stats.rows_inserted) == (1, 1)
+    assert local.column("v", "p=2") == ["x", "d"]
+    assert local.column("id", "p=3") == [9]
