@@ -81,8 +81,7 @@ def _read_batches(
     rows = 0
     with access.open_input(file.path) as handle:
         parquet = open_parquet(handle, file, read_dictionary=list(reading.coded) or None)
-        whole = columns is None
-        check = _Int96Check(file, access) if whole and file.schema.has_int96 else None
+        check = _Int96Check(file, access, columns) if file.schema.has_int96 else None
         metadata = parquet.metadata
         wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
         batch_rows = _batch_rows(handle, metadata, file, batch_bytes, columns, wanted[:1], reading)
@@ -181,15 +180,19 @@ def _portions(metadata: Any, rows_at_least: int, wanted: Sequence[int]) -> Itera
 class _Int96Check:
     """INT96 reaches further than 64-bit nanoseconds; a value outside would wrap silently."""
 
-    def __init__(self, file: DataFile, access: FileAccess) -> None:
+    def __init__(self, file: DataFile, access: FileAccess, read: list[str] | None) -> None:
         self._file = file
         self._access = access
+        self._read = read
+        """The columns that are read at all; None for all of them."""
 
     def verify(self, groups: list[int]) -> None:
         """Compare nanoseconds with seconds, which cannot overflow, for these row groups."""
         with self._access.open_input(self._file.path) as handle:
             fine = open_parquet(handle, self._file)
             columns = self._columns(fine.schema)
+            if not columns:
+                return
             exact = fine.read_row_groups(groups, columns=columns)
         with self._access.open_input(self._file.path) as handle:
             coarse = open_parquet(handle, self._file, coerce_int96_timestamp_unit="s")
@@ -202,17 +205,23 @@ class _Int96Check:
                 )
 
     def _columns(self, schema: Any) -> list[str]:
-        """Top-level columns with an INT96 somewhere inside."""
+        """Top-level columns with an INT96 somewhere inside, of those that are read."""
+        leaves = [schema.column(i) for i in range(len(schema))]
+        paths = [leaf.path for leaf in leaves if leaf.physical_type == "INT96"]
+        if self._read is not None:
+            paths = [path for path in paths if any(_is_in(path, name) for name in self._read)]
         dotted = [name for name in self._file.schema.arrow.names if "." in name]
-        if dotted:
+        if dotted and paths:
             raise RewriteError(
                 f"'{self._file.path}' has INT96 timestamps and a column '{dotted[0]}', whose dot "
                 "makes it impossible to check their range. Rename that column"
             )
-        paths = [schema.column(i) for i in range(len(schema))]
-        return list(
-            dict.fromkeys(c.path.split(".")[0] for c in paths if c.physical_type == "INT96")
-        )
+        return list(dict.fromkeys(path.split(".")[0] for path in paths))
+
+
+def _is_in(path: str, column: str) -> bool:
+    """Whether a leaf is a column or lies in it."""
+    return path == column or path.startswith(f"{column}.")
 
 
 def _agree(exact: Any, seconds: Any) -> bool:

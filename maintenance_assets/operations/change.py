@@ -137,6 +137,14 @@ class ChangeRun:
         plan = self._plan(bound, survey)
         if plan.is_empty:
             return self._result(plan, survey)
+        is_new = not self.store.exists(self.store.root)
+        try:
+            return self._try_several_times()
+        finally:
+            if is_new:  # nothing is left of a dataset that did not come to be
+                self.store.remove_if_empty(self.store.root)
+
+    def _try_several_times(self) -> ChangeResult:
         conflict: ConflictError | None = None
         for attempt in range(ATTEMPTS):
             if attempt:

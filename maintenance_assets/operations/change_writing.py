@@ -136,6 +136,7 @@ class ChangeWriter:
         memory = self.resources.memory_bytes
         placed = insert_rows(bound, rows, self._options(survey), self.run, self.store, memory)
         _require_rows(placed, bound.inserted(survey.read))
+        self.report(Progress("execute", len(placed), len(placed)))
         files = [(file.path, file.directory, output_name(PREFIX)) for file in placed]
         return self._verified(survey.files, bound.schema, files, [file.rows for file in placed])
 

@@ -19,6 +19,7 @@ from maintenance_assets.planning.partitions import PartitionFilter
 from maintenance_assets.storage.discovery import (
     Listing,
     list_dataset,
+    refuse_formats_above,
     select,
     summaries_above,
 )
@@ -111,6 +112,7 @@ class Surveyor:
 
     def _list(self) -> Listing:
         if self.request.creates and not self.store.exists(self.store.root):
+            refuse_formats_above(self.store)
             return Listing((), ())
         return list_dataset(self.store)
 

@@ -52,10 +52,10 @@ class DatasetColumns:
         """These columns alone, in the order of the dataset."""
         return pa.schema([field for field in self.schema if field.name in names])
 
-    def constants(self, directory: str, file: DataFile, names: Iterable[str]) -> dict[str, Any]:
+    def constants(self, directory: str, file: DataFile, names: Collection[str]) -> dict[str, Any]:
         """The one value that all rows of a file have, for those of the columns it does not hold."""
         there = set(file.schema.arrow.names)
-        in_path = _path_texts(directory)
+        in_path = path_texts(directory, set(names) - there)
         found = {}
         for name in names:
             if name in there:
@@ -73,9 +73,9 @@ class DatasetColumns:
 
     def refuse_disagreement(self, directory: str, file: DataFile, names: Collection[str]) -> None:
         """Raise if the footer shows that a partition column is another one than the path says."""
-        in_path = _path_texts(directory)
+        in_path = path_texts(directory, names)
         for found in file.ranges:
-            if found.column in names and found.column in in_path and file.num_rows:
+            if found.column in in_path and file.num_rows:
                 values = _certain_values(found, in_path[found.column])
                 refuse_other_values(values, in_path[found.column], found.column, file.path)
 
@@ -111,11 +111,7 @@ def _as_bytes(value: str | bytes) -> bytes:
 
 def path_texts(directory: str, names: Collection[str]) -> dict[str, str | None]:
     """What the path says of these columns."""
-    return {name: text for name, text in _path_texts(directory).items() if name in names}
-
-
-def _path_texts(directory: str) -> dict[str, str | None]:
-    parts = parse_partition(directory)
+    parts = [part for part in parse_partition(directory) if part.key in names]
     repeated = [key for key, count in Counter(part.key for part in parts).items() if count > 1]
     if repeated:
         raise UnsupportedDatasetError(

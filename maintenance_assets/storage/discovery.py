@@ -60,7 +60,7 @@ def list_dataset(store: Store) -> Listing:
     """List the data files below the root; refuse what is not a plain directory."""
     if store.is_local:
         _require_directory(store, os.path.exists(store.root), os.path.isdir(store.root))
-    _refuse_formats_above(store)
+    refuse_formats_above(store)
     entries = list(_walk_local(store, store.root)) if store.is_local else store.find(store.root)
     if not entries and not store.is_local:
         _require_directory(store, bool(store.fs.exists(store.root)), True)
@@ -178,7 +178,7 @@ def _refuse_iceberg(store: Store, segments: list[str], path: str) -> None:
         )
 
 
-def _refuse_formats_above(store: Store) -> None:
+def refuse_formats_above(store: Store) -> None:
     """A directory inside a table of another format is part of that table."""
     folder = posixpath.dirname(store.root)
     while folder not in ("", "/"):

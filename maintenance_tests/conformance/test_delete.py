@@ -1,5 +1,6 @@
 """Rows for which a condition is true go, exactly those, and nothing else changes."""
 
+import datetime as dt
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 
 from maintenance_assets import ChangeResult, delete, restore
-from maintenance_assets.errors import UnsupportedDatasetError
+from maintenance_assets.errors import RewriteError, UnsupportedDatasetError
 from maintenance_tests.datasets import Lake, assert_same_table
 
 OWN_NAME = r"part-[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}\.parquet"
@@ -250,6 +251,25 @@ def test_a_path_may_spell_a_number_in_another_way(local: Lake) -> None:
     local.write("month=02/1.parquet", {"id": [5], "month": [3]})
     with pytest.raises(UnsupportedDatasetError, match=r"'month' of .* holds 3.* path .*'02'"):
         remove(local, "month = 1")
+
+
+def test_a_repeated_key_of_a_path_only_matters_where_it_is_used(local: Lake) -> None:
+    local.write("a=1/a=2/1.parquet", {"id": [1, 2]})
+    assert remove(local, "id = 1").stats.rows_deleted == 1
+    with pytest.raises(UnsupportedDatasetError, match="has the partition key 'a' more than once"):
+        remove(local, "a = '1'")
+
+
+def test_timestamps_that_would_wrap_are_not_judged(local: Lake) -> None:
+    """As nanoseconds, the first of these is in the year 1754: no file may go for that."""
+    moments = pa.array([dt.datetime(2339, 1, 1), dt.datetime(2020, 1, 1)], pa.timestamp("us"))
+    options = {"use_deprecated_int96_timestamps": True}
+    local.write("a.parquet", pa.table({"id": [1, 2], "at": moments}), **options)
+    before = local.tree()
+    for where in ("at < TIMESTAMP '2021-01-01'", "at > TIMESTAMP '2000-01-01'"):
+        with pytest.raises(RewriteError, match=r"column 'at' .* outside 1677"):
+            remove(local, where)
+    assert local.tree() == before
 
 
 @pytest.mark.parametrize(

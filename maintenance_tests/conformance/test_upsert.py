@@ -294,6 +294,25 @@ def test_a_dry_run_makes_no_directory(tmp_path: Path) -> None:
     assert [path.suffix for path in (tmp_path / "new").iterdir()] == [".parquet"]
 
 
+def test_no_dataset_is_made_inside_of_a_table(tmp_path: Path) -> None:
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    with pytest.raises(UnsupportedDatasetError, match="a Delta table"):
+        upsert(tmp_path / "table" / "new", {"id": [1]}, ["id"])
+    assert not (tmp_path / "table" / "new").exists()
+
+
+def test_nothing_is_left_of_a_dataset_that_did_not_come_to_be(tmp_path: Path) -> None:
+    def cancel(step: Any) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        upsert(tmp_path / "new", {"id": [1]}, ["id"], on_progress=cancel)
+    new = pa.table({"id": pa.array([[1]], pa.list_(pa.int64()))})
+    with pytest.raises(ValueError, match="cannot be compared"):
+        upsert(tmp_path / "new", new, ["id"])
+    assert not (tmp_path / "new").exists()
+
+
 def test_new_columns_are_added(engine: str, local: Lake) -> None:
     local.write("a.parquet", {"id": [1, 2]})
     local.write("b.parquet", {"id": [5]})
