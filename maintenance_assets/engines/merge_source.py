@@ -30,11 +30,15 @@ class MergeSource:
         }
 
 
-def stage_source(table: pa.Table, path: str, access: FileAccess) -> None:
-    """Write new data to where every process finds it."""
-    with access.open_output(path) as sink, pa.ipc.new_file(sink, table.schema) as writer:
-        # One batch: rows are taken from it in any order.
-        writer.write_table(table.combine_chunks())
+def stage_source(table: pa.Table, index: KeyIndex, rule: Merging, access: FileAccess) -> None:
+    """Write new data to where every process finds it; this one has it already."""
+    # One batch: rows are taken from it in any order.
+    table = table.combine_chunks()
+    with access.open_output(rule.source) as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with _lock:
+        _loaded.clear()
+        _loaded[rule.source] = MergeSource(index, table.select(list(rule.updates)))
 
 
 def load_source(rule: Merging, access: FileAccess) -> MergeSource:

@@ -82,7 +82,7 @@ class ChangeWriter:
     def _rewrite(self, bound: BoundChange, plan: ChangePlan) -> list[_Output]:
         rule = plan.groups[0].change.rule if plan.groups[0].change is not None else None
         if isinstance(bound, BoundUpsert) and isinstance(rule, Merging):
-            stage_source(bound.source, rule.source, self.store)
+            stage_source(bound.source, bound.finder.index, rule, self.store)
         tasks = [self._task(index, group) for index, group in enumerate(plan.groups)]
         found: dict[int, list[_Output]] = {}
         total = sum(group.total_bytes for group in plan.groups)

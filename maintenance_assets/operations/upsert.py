@@ -15,6 +15,7 @@ from maintenance_assets.operations.results import ChangeResult
 from maintenance_assets.planning.dataset_columns import DatasetColumns
 from maintenance_assets.planning.upsert import (
     BoundUpsert,
+    FittedRows,
     OnDuplicates,
     UpsertRequest,
     bind_upsert,
@@ -68,11 +69,13 @@ def upsert(
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Upsert:
     request: UpsertRequest
     operation: str = "upsert"
     creates: bool = True
+    fitted: FittedRows | None = None
+    """Kept for the next look, which most often finds the same columns."""
 
     @property
     def asked(self) -> tuple[str, ...]:
@@ -81,7 +84,9 @@ class _Upsert:
 
     def bind(self, columns: DatasetColumns, directories: Sequence[str]) -> BoundUpsert:
         """Bind it to the columns of a dataset."""
-        return bind_upsert(self.request, columns, directories)
+        if self.fitted is None or self.fitted.columns != columns:
+            self.fitted = FittedRows.of(self.request, columns)
+        return bind_upsert(self.request, self.fitted, directories)
 
 
 def _request(

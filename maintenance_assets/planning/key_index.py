@@ -47,6 +47,11 @@ class KeyIndex:
             whole = whole * column.size + codes
         self._keys, self._first = np.unique(whole, return_index=True)
         self._whole = whole
+        # The codes of a single column are its ranks: rows are found by them at once.
+        self._rows_of: Array | None = None
+        if len(self._columns) == 1:
+            self._rows_of = np.full(self._columns[0].size, NONE)
+            self._rows_of[self._keys] = self._first
 
     def __reduce__(self) -> tuple[type["KeyIndex"], tuple[pa.Table]]:
         """Made anew on arrival: hashes of one machine need not be those of another."""
@@ -84,6 +89,9 @@ class KeyIndex:
 
     def find(self, batch: pa.RecordBatch) -> Array:
         """For each row of a batch the row of the new data with the same key, or NONE."""
+        if self._rows_of is not None:
+            codes = self._columns[0].encode(batch.column(self.names[0]))
+            return np.where(codes == NONE, NONE, self._rows_of[codes])
         found = np.zeros(batch.num_rows, np.int64)
         lost = np.zeros(batch.num_rows, bool)
         for number, (name, column) in enumerate(zip(self.names, self._columns, strict=True)):
@@ -115,6 +123,8 @@ class _Column:
     """Sorted: numpy numbers, or a pyarrow array of bytes."""
     hashes: "_Hashes | None" = None
     """Of many values of bytes."""
+    dense: "_Dense | None" = None
+    """Of integers that lie close together."""
 
     @classmethod
     def of(cls, column: pa.ChunkedArray) -> "_Column":
@@ -126,7 +136,7 @@ class _Column:
         numbers = np.unique(_numbers(plain.drop_null()))
         if numbers.dtype == np.float64:
             numbers = numbers[~np.isnan(numbers)]
-        return cls(column.type, numbers)
+        return cls(column.type, numbers, dense=_Dense.of(numbers))
 
     @property
     def size(self) -> int:
@@ -157,6 +167,8 @@ class _Column:
 
     def _encode_numbers(self, plain: Any) -> Array:
         numbers = _numbers(plain.fill_null(0) if plain.null_count else plain)
+        if self.dense is not None:
+            return self.dense.find(numbers)
         lost = np.zeros(len(numbers), bool)
         at = _position(self.values, numbers, lost)
         codes = np.where(lost, NONE, at)
@@ -214,6 +226,37 @@ class _Column:
             else:
                 high = middle
         return low
+
+
+@dataclass(frozen=True, slots=True)
+class _Dense:
+    """Finds integers by a table of all that lie between the smallest and the largest one."""
+
+    low: Any
+    high: Any
+    ranks: Array
+
+    @classmethod
+    def of(cls, numbers: Array) -> "_Dense | None":
+        """For sorted distinct numbers; None where the table would be many times as long."""
+        if numbers.dtype == np.float64 or not len(numbers):
+            return None
+        span = int(numbers[-1]) - int(numbers[0]) + 1
+        if span > _MOST_SPARSE * max(len(numbers), _FEW):
+            return None
+        ranks = np.full(span, NONE, np.int32 if len(numbers) < 2**31 else np.int64)
+        ranks[(numbers - numbers[0]).astype(np.int64)] = np.arange(len(numbers))
+        return cls(numbers[0], numbers[-1], ranks)
+
+    def find(self, numbers: Array) -> Array:
+        """The rank of each number, or NONE."""
+        inside = (numbers >= self.low) & (numbers <= self.high)
+        offsets = (np.where(inside, numbers, self.low) - self.low).astype(np.int64)
+        return np.where(inside, self.ranks[offsets], NONE).astype(np.int64)
+
+
+_MOST_SPARSE = 8
+_FEW = 4096
 
 
 @dataclass(frozen=True, slots=True)

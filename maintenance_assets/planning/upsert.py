@@ -221,14 +221,29 @@ def one_batch(table: pa.Table, rows: Array) -> pa.RecordBatch:
 # -- binding -----------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class FittedRows:
+    """New data in the types of a dataset, each key once."""
+
+    columns: DatasetColumns
+    """What it was fitted to."""
+    table: pa.Table
+    index: KeyIndex
+
+    @classmethod
+    def of(cls, request: UpsertRequest, columns: DatasetColumns) -> "FittedRows":
+        """ValueError where it does not fit, or has a key twice."""
+        index, table = _distinct_keys(request, _fitted(request, columns))
+        return cls(columns, table, index)
+
+
 def bind_upsert(
-    request: UpsertRequest, columns: DatasetColumns, directories: Sequence[str]
+    request: UpsertRequest, fitted: FittedRows, directories: Sequence[str]
 ) -> BoundUpsert:
-    """Bring new data to the types of the dataset; ValueError where it does not fit."""
+    """Say what is to be done with new data in a dataset that has these directories."""
+    columns, table, index = fitted.columns, fitted.table, fitted.index
     layout = Layout.of(directories, request.partition_cols)
     is_new = not directories
-    table = _fitted(request, columns)
-    index, table = _distinct_keys(request, table)
     others = [name for name in table.column_names if name not in request.keys]
     updates = others if request.update_cols is None else list(request.update_cols)
     moving = tuple(key for key in columns.keys if key in updates)
