@@ -18,6 +18,7 @@ from maintenance_assets.model.lakehouse import CatalogFile, Change, Commit, Data
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.operations import (
     lake_admin,
+    lake_adoption,
     lake_change,
     lake_readers,
     lake_rewrite,
@@ -82,11 +83,13 @@ class Lakehouse:
         """Make a dataset: of a schema, or of the schema of data, which is then appended."""
         if (schema is None) == (data is None):
             raise ValueError("give schema or data, and not both")
-        lake_admin.check_name(name)
+        lake_adoption.check_name(name)
         stream = None if data is None else incoming(data)
         arrow = stream.schema if stream is not None else _arrow_schema(schema)
         place = self._path_of(name) if path is None else path
-        lake_admin.create(self._session, name, place, arrow, _names(partition_by), _names(sort_by))
+        lake_adoption.create(
+            self._session, name, place, arrow, _names(partition_by), _names(sort_by)
+        )
         dataset = LakeDataset(self._session, name)
         if stream is not None:
             dataset.append(stream)
@@ -110,12 +113,12 @@ class Lakehouse:
 
     def register(self, name: str, path: Any, schema: pa.Schema | None = None) -> "LakeDataset":
         """Adopt an existing Parquet directory; its files stay where they are."""
-        lake_admin.register(self._session, name, path, schema)
+        lake_adoption.register(self._session, name, path, schema)
         return LakeDataset(self._session, name)
 
     def unregister(self, name: str) -> None:
         """Make a dataset a plain directory again, with the newest version and nothing else."""
-        lake_admin.unregister(self._session, name)
+        lake_adoption.unregister(self._session, name)
 
     def datasets(self) -> tuple[str, ...]:
         """The names of all datasets."""

@@ -233,7 +233,7 @@ def write_mark(store: Store, catalog_uid: str, uid: str, name: str) -> None:
 
 
 def remove_mark(store: Store) -> None:
-    """Make a directory nobody's again."""
+    """Make a directory nobody's again; one that has no mark is."""
     store.delete_tree(store.path(LAKEHOUSE_MARK))
 
 
