@@ -318,9 +318,11 @@ class LakeDataset:
         as_of: datetime | str | None = None,
         tag: str | None = None,
     ) -> Scan:
-        state = self._state
-        found = resolve_version(self._session, state, version, as_of, tag)
-        return plan_scan(self._session, state, found, where)
+        def look(state: DatasetState) -> Scan:
+            found = resolve_version(self._session, state, version, as_of, tag)
+            return plan_scan(self._session, state, found, where)
+
+        return self._session.at_newest(self.name, look)
 
     def read(
         self,
@@ -365,10 +367,12 @@ class LakeDataset:
 
     def files(self, version: int | None = None) -> tuple[CatalogFile, ...]:
         """The files of a version."""
-        state = self._state
-        found = resolve_version(self._session, state, version)
-        schema_at(self._session, state, found)
-        return self._session.reader.files(state.dataset_id, found)
+
+        def look(state: DatasetState) -> tuple[CatalogFile, ...]:
+            found = resolve_version(self._session, state, version)
+            return self._session.reader.files(state.dataset_id, found)
+
+        return self._session.at_newest(self.name, look)
 
     # -- versions -----------------------------------------------------------------------------
 

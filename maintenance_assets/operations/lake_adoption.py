@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from maintenance_assets.catalog.datasets import create_dataset, forget_dataset
+from maintenance_assets.catalog.datasets import check_new, create_dataset, forget_dataset
 from maintenance_assets.errors import CatalogError, SchemaMismatchError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.lakehouse import Change, DatasetState, SortField, TableSchema
@@ -50,7 +50,7 @@ def create(
     store = session.open_path(path)
     table = new_schema(schema)
     _check_columns(table, partition_by, sort_by)
-    with _alone(session, store, "create"):
+    with _alone(session, name, store, "create"):
         if any(is_data(store, listed) for listed in store.find(store.root)):
             raise CatalogError(
                 f"'{store.shown}' holds Parquet files already: adopt them with register()"
@@ -59,13 +59,14 @@ def create(
 
 
 @contextmanager
-def _alone(session: LakeSession, store: Store, operation: str) -> Iterator[Lease]:
+def _alone(session: LakeSession, name: str, store: Store, operation: str) -> Iterator[Lease]:
     """Nobody maintains this directory or a part of it meanwhile, and no catalog owns it.
 
     A maintenance of plain files that was interrupted is resolved first: until then some rows lie
     there twice, and its recovery would delete files later.
     """
     refuse_owned(session, store)
+    session.database.read(lambda connection: check_new(connection, name, store.url(store.root)))
     is_new = not store.exists(store.root)
     try:
         with Lease(store, uuid7(), operation) as lease:
@@ -123,7 +124,7 @@ def register(
     refuse_owned(session, store)
     if read_mark(store) is None:
         list_dataset(store)  # before a lease makes its root
-    with _alone(session, store, "register") as lease:
+    with _alone(session, name, store, "register") as lease:
         return _adopt(session, name, store, schema, lease)
 
 

@@ -106,8 +106,9 @@ def rewrite(
     options: RewriteOptions,
 ) -> tuple[int | None, list[tuple[Planner, "LakeRewrite", CompactionResult]]]:
     """Rewrite what the planner finds; the version that came of it, None when there was nothing."""
-    state = session.reader.dataset(name)
-    files = _in_scope(session, state, options.partition_filter)
+    state, files = session.at_newest(
+        name, lambda state: (state, _in_scope(session, state, options.partition_filter))
+    )
     physical = session.reader.physical_schemas(state.dataset_id)
     version = None
     done = []
@@ -364,8 +365,11 @@ class LakeRewrite:
         transaction: LakeTransaction,
         ids: dict[str, int],
     ) -> list[int]:
-        head = self.session.reader.dataset(self.state.name).head
-        alive = {f.file_id for f in self.session.reader.files(self.state.dataset_id, head)}
+        files = self.session.at_newest(
+            self.state.name,
+            lambda newest: self.session.reader.files(newest.dataset_id, newest.head),
+        )
+        alive = {file.file_id for file in files}
         return [
             number
             for number in numbers

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.reader import CatalogReader
@@ -24,6 +24,7 @@ from maintenance_assets.errors import (
     LeaseLostError,
     MaintenanceError,
     UnsupportedDatasetError,
+    VersionExpiredError,
 )
 from maintenance_assets.model.lakehouse import Change, DatasetState, Ticket
 from maintenance_assets.operations.naming import output_name, uuid7
@@ -31,6 +32,7 @@ from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
 from maintenance_assets.storage.filesystems import Store, open_store
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MARK_FILE = f"{LAKEHOUSE_MARK}/dataset.json"
 _DELETERS = 16
@@ -63,6 +65,18 @@ class LakeSession:
     def open_path(self, path: object) -> Store:
         """The store of a path."""
         return open_store(path, storage_options=self.storage_options)
+
+    def at_newest(self, name: str, look: Callable[[DatasetState], T]) -> T:
+        """Look at the newest version; again if it was replaced and expired at that moment."""
+        state = self.reader.dataset(name)
+        while True:
+            try:
+                return look(state)
+            except VersionExpiredError:
+                newer = self.reader.dataset(name)
+                if newer.head == state.head:
+                    raise  # it is an older version that was asked for
+                state = newer
 
     def store(self, state: DatasetState) -> Store:
         """The store of a dataset."""
