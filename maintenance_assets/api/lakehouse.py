@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -441,7 +442,7 @@ class LakeDataset:
         policy = CompactionPolicy.from_targets(
             target_mb_per_file, target_rows_per_file, compression
         )
-        return self._maintain(lambda: CompactionPlanner(policy), RewriteOptions(**options))
+        return self._maintain(lambda _: CompactionPlanner(policy), RewriteOptions(**options))
 
     def optimize(
         self,
@@ -459,7 +460,12 @@ class LakeDataset:
             check_curve(curve),
             CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
         )
-        return self._maintain(lambda: ClusteringPlanner(policy), RewriteOptions(**options))
+
+        def planner(called: Mapping[str, str | None]) -> ClusteringPlanner | None:
+            columns = lake_rewrite.names_in_files(policy.columns, called)
+            return None if columns is None else ClusteringPlanner(replace(policy, columns=columns))
+
+        return self._maintain(planner, RewriteOptions(**options), policy.columns)
 
     def repartition(
         self, partition_by: Sequence[str], *, dry_run: bool = False, **options: Any
@@ -470,7 +476,12 @@ class LakeDataset:
             self._session, self.name, _names(partition_by), settings, dry_run
         )
 
-    def _maintain(self, make_planner: Any, options: RewriteOptions) -> "LakeMaintenance":
+    def _maintain(
+        self,
+        make_planner: lake_rewrite.MakePlanner,
+        options: RewriteOptions,
+        asked: Sequence[str] | None = None,
+    ) -> "LakeMaintenance":
         started = time.monotonic()
         version, done = lake_rewrite.rewrite(self._session, self.name, make_planner, options)
         results = [
@@ -480,6 +491,8 @@ class LakeDataset:
         if not results:
             return LakeMaintenance(None, None)
         result = lake_rewrite.combined(results, started)
+        if asked is not None:  # files may have other names for these columns
+            result = replace(result, stats=replace(result.stats, zorder_columns=list(asked)))
         if result.failures and not options.dry_run:
             raise IncompleteMaintenanceError(
                 failure_message(result), LakeMaintenance(version, result)

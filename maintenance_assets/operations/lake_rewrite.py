@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -68,6 +68,24 @@ class RewriteOptions:
     message: str | None = None
 
 
+def names_in_files(
+    columns: Sequence[str], called: Mapping[str, str | None]
+) -> tuple[str, ...] | None:
+    """Columns (nested ones by dotted path) as some files call them; None if they have none."""
+    found, missing = [], []
+    for column in columns:
+        top = column if column in called else column.partition(".")[0]
+        if top not in called:
+            missing.append(column)
+        elif called[top] is not None:
+            found.append(f"{called[top]}{column[len(top) :]}")
+    if missing:
+        raise ValueError(
+            f"Missing z-order columns: {', '.join(missing)}. Available columns: {', '.join(called)}"
+        )
+    return tuple(found) or None
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Files that may be rewritten together: each name is the same column in all of them."""
@@ -80,29 +98,42 @@ def split_by_names(files: Sequence[CatalogFile], physical: Any) -> tuple[Part, .
     """Keep files apart in which a name means different columns, or a column has two names."""
     parts: list[tuple[list[CatalogFile], dict[str, int]]] = []
     for file in files:
-        names = dict(physical[file.physical_id].mapping)
+        schema = physical[file.physical_id]
+        # Adopted files may hold columns that the dataset does not have, nor will have.
+        names = {**dict.fromkeys(schema.arrow.names, _NO_COLUMN), **dict(schema.mapping)}
         for members, known in parts:
             if _agree(names, known):
                 members.append(file)
                 known.update(names)
                 break
         else:
-            parts.append(([file], dict(names)))
-    return tuple(Part(tuple(members), known) for members, known in parts)
+            parts.append(([file], names))
+    return tuple(
+        Part(tuple(members), {n: i for n, i in known.items() if i != _NO_COLUMN})
+        for members, known in parts
+    )
+
+
+_NO_COLUMN = -1
 
 
 def _agree(names: dict[str, int], known: dict[str, int]) -> bool:
-    called = {field_id: name for name, field_id in known.items()}
+    called = {field_id: name for name, field_id in known.items() if field_id != _NO_COLUMN}
     return all(
         known.get(name, field_id) == field_id and called.get(field_id, name) == name
         for name, field_id in names.items()
     )
 
 
+MakePlanner = Callable[[Mapping[str, str | None]], Planner | None]
+"""A planner for files in which columns are called so, by their names of today (None: not there);
+None where there is nothing to do with such files."""
+
+
 def rewrite(
     session: LakeSession,
     name: str,
-    make_planner: Callable[[], Planner],
+    make_planner: MakePlanner,
     options: RewriteOptions,
 ) -> tuple[int | None, list[tuple[Planner, "LakeRewrite", CompactionResult]]]:
     """Rewrite what the planner finds; the version that came of it, None when there was nothing."""
@@ -113,7 +144,10 @@ def rewrite(
     version = None
     done = []
     for part in split_by_names(files, physical):
-        planner = make_planner()
+        called = {field_id: name for name, field_id in part.names.items()}
+        planner = make_planner({c.name: called.get(c.field_id) for c in state.schema.columns})
+        if planner is None:
+            continue
         run = LakeRewrite(session, state, planner, options, part, physical)
         result = run.preview() if options.dry_run else run.execute()
         version = run.version if run.version is not None else version
