@@ -1,7 +1,7 @@
 """Directories of a dataset: laid out anew while others write, spelled oddly, told by paths only."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +89,12 @@ def test_columns_that_only_paths_hold_keep_their_name(small: Lakehouse, tmp_path
     dataset = adopted(small, tmp_path / "deep", None, **{"k=a": 1, "k=b/j=c": 2})
     before = [(1, "a", None), (2, "b", "c")]
     assert rows(dataset) == before
-    for change in (
+    changes: list[Callable[[], int]] = [
         lambda: dataset.rename_column("k", "letter"),
         lambda: dataset.drop_column("j"),
         lambda: dataset.widen_column("k", pa.large_string()),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(SchemaMismatchError, match="directories are named after it"):
             change()
     assert rows(dataset) == before
@@ -109,11 +110,12 @@ def test_keys_of_paths_do_not_become_values_of_new_columns(
 ) -> None:
     only = pa.schema([("id", pa.int64())])
     dataset = adopted(small, tmp_path / "keys", only, **{"k=a": 1})
-    for change in (
+    changes: list[Callable[[], Any]] = [
         lambda: dataset.add_column("k", pa.string()),
         lambda: dataset.rename_column("id", "k"),
         lambda: dataset.append({"id": [2], "k": ["z"]}),
-    ):
+    ]
+    for change in changes:
         with pytest.raises(SchemaMismatchError, match="'k' is a key in the paths of files"):
             change()
     assert rows(dataset) == [(1,)]
