@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 from maintenance_assets.catalog.retention import Given
 from maintenance_assets.model.lakehouse import DatasetState, Tombstone
-from maintenance_assets.operations.lake_rewrite import WORK_FOLDER, remove_work_folder
 from maintenance_assets.operations.lake_session import (
+    WORK_FOLDER,
     LakeSession,
     delete_files,
     read_mark,
+    remove_work_folder,
     require_ours,
     write_mark,
 )

@@ -37,20 +37,21 @@ from maintenance_assets.operations.engine_choice import (
     requested_engine,
 )
 from maintenance_assets.operations.lake_files import describe_files, listed_of
-from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
+from maintenance_assets.operations.lake_session import (
+    WORK_FOLDER,
+    LakeSession,
+    LakeTransaction,
+    remove_work_folder,
+)
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import Planner
 from maintenance_assets.operations.verify import verify_group
 from maintenance_assets.planning.compaction import codec_label
 from maintenance_assets.planning.partitions import check_filter_keys, parse_partition_filter
-from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.footers import read_footer, read_footers
 
 logger = logging.getLogger(__name__)
-
-WORK_FOLDER = f"{LAKEHOUSE_MARK}/work"
-"""Where engines write whose names are their own until the driver has chosen among attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,11 +463,6 @@ def _in_work_folder(task: RewriteTask, transaction: LakeTransaction) -> RewriteT
     return replace(
         task, staged=tuple(transaction.store.path(f"{folder}/{name}.staged") for name in names)
     )
-
-
-def remove_work_folder(store: Store, txn_id: str) -> None:
-    """Remove what a transaction staged."""
-    store.delete_tree(store.path(f"{WORK_FOLDER}/{txn_id}"))
 
 
 def _measured(

@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 MARK_FILE = f"{LAKEHOUSE_MARK}/dataset.json"
+WORK_FOLDER = f"{LAKEHOUSE_MARK}/work"
+"""Where engines write whose names are their own until the driver has chosen among attempts."""
 _DELETERS = 16
 
 
@@ -167,6 +169,7 @@ class LakeTransaction:
             paths = self.session.writer.abort(self.ticket)
             marked = self.session.retention.mark_aborted(self.state.dataset_id, sorted(paths))
             delete_files(self.store, marked)
+            remove_work_folder(self.store, self.ticket.txn_id)
             self.session.retention.record_deleted(self.state.dataset_id, marked)
         except LeaseLostError:
             logger.info("transaction %s was ended by another process", self.ticket.txn_id)
@@ -179,6 +182,7 @@ class LakeTransaction:
         try:
             if self.session.reader.is_aborted(self.state.dataset_id, self.ticket.txn_id):
                 delete_files(self.store, self._handed_out)
+                remove_work_folder(self.store, self.ticket.txn_id)
         except (MaintenanceError, OSError) as error:
             logger.warning("fsck() may find files that nobody needs: %s", error)
 
@@ -213,6 +217,11 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
     """Delete files below the root; ones that are gone already are fine."""
     with ThreadPoolExecutor(1 if store.is_local else _DELETERS) as pool:
         list(pool.map(lambda path: store.delete(inner_path(store, path)), paths))
+
+
+def remove_work_folder(store: Store, txn_id: str) -> None:
+    """Remove what a transaction staged."""
+    store.delete_tree(store.path(f"{WORK_FOLDER}/{txn_id}"))
 
 
 def inner_path(store: Store, relative: str) -> str:

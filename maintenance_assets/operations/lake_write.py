@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.catalog.datasets import reserve_field_ids
 from maintenance_assets.catalog.statistics import decode_bound
-from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.conform import conform_new
 from maintenance_assets.engines.partition_writer import PartitionWriter
+from maintenance_assets.engines.spark_frame import FrameTask
 from maintenance_assets.errors import (
     CommitConflictError,
-    RewriteError,
     SchemaMismatchError,
     SchemaMovedError,
 )
@@ -36,6 +36,7 @@ from maintenance_assets.model.policy import (
 from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_files import describe_files, plain_partition
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
+from maintenance_assets.operations.lake_spark import frame_schema, spark_frame, write_frame
 from maintenance_assets.planning.evolution import Fitted, OnMismatch, fit, new_column_names
 from maintenance_assets.planning.partitions import parse_partition_filter
 from maintenance_assets.planning.placement import check_partition_type, partition_directories
@@ -190,17 +191,26 @@ def _write(
     scope: _Scope | None,
 ) -> WriteResult:
     policy = options.policy
-    stream = incoming(data)
     state = session.reader.dataset(name)
+    # Executors write what they hold; other data passes through this process, batch by batch.
+    frame = spark_frame(data, session.store(state))
+    stream = incoming(data) if frame is None else None
+    schema = stream.schema if stream is not None else frame_schema(frame)
     with session.transaction(state, operation, options.txn_id) as transaction:
         if transaction.ticket.committed_version is not None:
             transaction.done = True
             return _earlier(session, state, operation, transaction.ticket.committed_version)
-        fitted = fit_data(session, state, stream.schema, options)
-        files = write_rows(transaction, stream, fitted, options, policy)
+        fitted = fit_data(session, state, schema, options)
+        if stream is not None:
+            files = write_rows(transaction, stream, fitted, options, policy)
+        else:
+            task = _frame_task(state, fitted, options)
+            memory = memory_budget_bytes(options.memory_budget_mb)
+            paths = write_frame(transaction, frame, task, memory)
+            files = describe_files(transaction.store, paths, fitted.table, dict(fitted.mapping))
         change = Change(operation, added=files, author=options.author, message=options.message)
         version, fitted, files = _commit(
-            session, transaction, stream.schema, options, fitted, change, scope
+            session, transaction, schema, options, fitted, change, scope
         )
     for text in fitted.warnings:
         warnings.warn(text, UserWarning, stacklevel=4)
@@ -210,6 +220,16 @@ def _write(
         sum(file.row_count for file in files),
         written_files(files, fitted.table),
         fitted.warnings,
+    )
+
+
+def _frame_task(state: DatasetState, fitted: Fitted, options: WriteOptions) -> FrameTask:
+    return FrameTask(
+        fitted.file_schema,
+        state.partition_by,
+        writer_options(options.policy),
+        options.policy,
+        options.row_group_rows,
     )
 
 
@@ -293,25 +313,13 @@ def write_rows(
         row_group_rows=options.row_group_rows,
     ) as writer:
         for batch in stream:
-            rows = conformed(batch, schema)
+            rows = conform_new(batch, schema)
             codes, directories = partition_directories(rows, transaction.state.partition_by)
             transaction.expect(directories)
             writer.write(rows, codes, directories)
         placed = writer.close()
     paths = [file.path for file in placed]
     return describe_files(transaction.store, paths, fitted.table, dict(fitted.mapping))
-
-
-def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """New data in the types it is written in; SchemaMismatchError where a value does not fit."""
-    try:
-        fitted = conform_batch(batch, schema, "the data")
-    except RewriteError as error:
-        raise SchemaMismatchError(str(error)) from error
-    for number, wanted in enumerate(schema):
-        if not wanted.nullable and fitted.column(number).null_count:
-            raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
-    return fitted
 
 
 def _commit(
