@@ -153,11 +153,17 @@ class Lakehouse:
             for state in self._states(dataset)
         }
 
-    def recover(self, *, dataset: str | None = None) -> dict[str, tuple[Given, ...]]:
-        """Give up transactions of processes that died; done by vacuum as well."""
+    def recover(
+        self, *, dataset: str | None = None, moved: bool = False
+    ) -> dict[str, tuple[Given, ...]]:
+        """Give up transactions of processes that died; done by vacuum as well.
+
+        `moved=True` says that the catalog's database was moved, or restored from a copy, and that
+        the other one is not used any more: only one of the two may delete files.
+        """
         found = {}
         for state in self._states(dataset):
-            lake_admin.restore_mark(self._session, state)
+            lake_admin.restore_mark(self._session, state, moved)
             found[state.name] = lake_admin.recover_dataset(self._session, state)
         return found
 

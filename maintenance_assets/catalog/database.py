@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from maintenance_assets.catalog.file_lock import lock_of
@@ -39,6 +39,14 @@ class Database:
         """Where the file of the catalog lies; None on a server."""
         path = self.url.database if self.url.drivername in ("sqlite", "duckdb") else None
         return os.path.dirname(path) if path else None
+
+    def identity(self) -> str:
+        """What tells this database from a copy of it, however it is addressed."""
+        kind = self.url.get_backend_name()
+        if kind != "postgresql":
+            return f"{kind}:{os.stat(str(self.url.database)).st_ino}"
+        query = text("SELECT oid FROM pg_database WHERE datname = current_database()")
+        return f"{kind}:{self.read(lambda connection: connection.execute(query).scalar_one())}"
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run some queries in one transaction."""
@@ -100,8 +108,8 @@ def _transact(connection: Connection, work: Callable[[Connection], T]) -> T:
 
 
 def _may_try_again(error: DBAPIError) -> bool:
-    text = str(error).lower()
-    return any(mark in text for mark in (*_BUSY, *_GIVEN_UP))
+    told = str(error).lower()
+    return any(mark in told for mark in (*_BUSY, *_GIVEN_UP))
 
 
 def _named(error: DBAPIError) -> Exception:

@@ -72,11 +72,13 @@ def recover_dataset(session: LakeSession, state: DatasetState) -> tuple[Given, .
     return given
 
 
-def restore_mark(session: LakeSession, state: DatasetState) -> None:
-    """A process that died right after it created a dataset left no mark."""
+def restore_mark(session: LakeSession, state: DatasetState, moved: bool = False) -> None:
+    """A process that died right after it created a dataset left no mark; or the catalog moved."""
     store = session.store(state)
-    if read_mark(store) is None:
-        write_mark(store, session.reader.catalog_uid(), state.uid, state.name)
+    mark = read_mark(store)
+    same = mark is not None and mark.get("dataset") == state.uid
+    if mark is None or (moved and same):
+        write_mark(session, store, state.uid, state.name)
 
 
 def expire(

@@ -111,7 +111,7 @@ def _add(
     state = create_dataset(
         session.database, name, root, table, tuple(partition_by), sorting, uid=uid
     )
-    write_mark(store, session.reader.catalog_uid(), uid, name)
+    write_mark(session, store, uid, name)
     return state
 
 

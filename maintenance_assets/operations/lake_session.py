@@ -249,9 +249,14 @@ def read_mark(store: Store) -> dict[str, str] | None:
     return found
 
 
-def write_mark(store: Store, catalog_uid: str, uid: str, name: str) -> None:
+def write_mark(session: LakeSession, store: Store, uid: str, name: str) -> None:
     """Say that a directory belongs to a dataset of a catalog."""
-    mark = {"catalog": catalog_uid, "dataset": uid, "name": name}
+    mark = {
+        "catalog": session.reader.catalog_uid(),
+        "database": session.database.identity(),
+        "dataset": uid,
+        "name": name,
+    }
     store.write_durably(store.path(MARK_FILE), json.dumps(mark).encode())
 
 
@@ -271,6 +276,13 @@ def require_ours(session: LakeSession, state: DatasetState, store: Store) -> Non
         )
     if mark.get("catalog") != session.reader.catalog_uid():
         raise CatalogError(f"'{store.shown}' belongs to another catalog. Nothing was deleted")
+    if mark.get("database") != session.database.identity():
+        # Each of two copies thinks that nobody needs what only the other one has.
+        raise CatalogError(
+            f"'{store.shown}' belongs to this catalog as it was in another database "
+            f"({mark.get('database')}): this one was copied or moved. Nothing was deleted. If the "
+            "other one is not used any more, call recover(moved=True)"
+        )
 
 
 def refuse_owned(session: LakeSession, store: Store) -> None:
