@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
@@ -70,7 +71,7 @@ class Database:
             try:
                 with _turn(self.url, self._busy_seconds), self._connection(writes) as connection:
                     return _transact(connection, work)
-            except DBAPIError as error:
+            except (DBAPIError, PoolTimeout) as error:
                 if not _may_try_again(error):
                     raise _named(error) from error
                 if time.monotonic() > give_up:
@@ -107,17 +108,19 @@ def _transact(connection: Connection, work: Callable[[Connection], T]) -> T:
     return result
 
 
-def _may_try_again(error: DBAPIError) -> bool:
+def _may_try_again(error: DBAPIError | PoolTimeout) -> bool:
+    if isinstance(error, PoolTimeout):
+        return True  # all connections are in the hands of other threads
     told = str(error).lower()
     return any(mark in told for mark in (*_BUSY, *_GIVEN_UP))
 
 
-def _named(error: DBAPIError) -> Exception:
+def _named(error: DBAPIError | PoolTimeout) -> Exception:
     return CatalogError(f"The catalog's database reports: {_first_line(error)}")
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig or error).splitlines()[0]
+def _first_line(error: DBAPIError | PoolTimeout) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def _checked_url(uri: str) -> URL:

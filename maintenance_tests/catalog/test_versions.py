@@ -121,6 +121,7 @@ def test_restore_is_a_new_version_with_the_columns_of_then(house: Lakehouse) -> 
         {"id": 0, "day": "a", "price": 0.0},
         {"id": 1, "day": "a", "price": 0.5},
     ]
+    assert dict(dataset.history()[0].summary) == {"restored_version": 2}
     assert ids(dataset.read(version=4)) == [7]
     assert house.fsck().problems == ()
 
