@@ -12,6 +12,7 @@ from maintenance_assets.operations.lake_session import (
     read_mark,
     remove_work_folder,
     require_ours,
+    work_folder,
     write_mark,
 )
 from maintenance_assets.storage.filesystems import Listed, Store
@@ -134,7 +135,7 @@ def fsck(session: LakeSession, state: DatasetState) -> FsckReport:
     }
     open_paths = session.reader.open_paths(state.dataset_id)
     staging = tuple(
-        f"{WORK_FOLDER}/{txn_id}/" for txn_id in session.reader.open_transactions(state.dataset_id)
+        f"{work_folder(txn_id)}/" for txn_id in session.reader.open_transactions(state.dataset_id)
     )
     waiting = {
         tomb.path

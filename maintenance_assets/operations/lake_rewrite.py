@@ -38,10 +38,10 @@ from maintenance_assets.operations.engine_choice import (
 )
 from maintenance_assets.operations.lake_files import describe_files, listed_of
 from maintenance_assets.operations.lake_session import (
-    WORK_FOLDER,
     LakeSession,
     LakeTransaction,
     remove_work_folder,
+    work_folder,
 )
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import Planner
@@ -458,7 +458,7 @@ def _numbered(schema: Any, ids: dict[str, int]) -> Any:
 
 
 def _in_work_folder(task: RewriteTask, transaction: LakeTransaction) -> RewriteTask:
-    folder = f"{WORK_FOLDER}/{transaction.ticket.txn_id}"
+    folder = work_folder(transaction.ticket.txn_id)
     names = [path.rpartition("/")[2] for path in task.staged]
     return replace(
         task, staged=tuple(transaction.store.path(f"{folder}/{name}.staged") for name in names)

@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import hashlib
 import json
 import logging
 import os
@@ -219,9 +220,14 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
         list(pool.map(lambda path: store.delete(inner_path(store, path)), paths))
 
 
+def work_folder(txn_id: str) -> str:
+    """Where a transaction stages files; its id may be any text of a user, even `../..`."""
+    return f"{WORK_FOLDER}/{hashlib.sha256(txn_id.encode()).hexdigest()}"
+
+
 def remove_work_folder(store: Store, txn_id: str) -> None:
     """Remove what a transaction staged."""
-    store.delete_tree(store.path(f"{WORK_FOLDER}/{txn_id}"))
+    store.delete_tree(store.path(work_folder(txn_id)))
 
 
 def inner_path(store: Store, relative: str) -> str:

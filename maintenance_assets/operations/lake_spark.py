@@ -11,9 +11,9 @@ from maintenance_assets.engines.spark_engine import executor_obstacle
 from maintenance_assets.engines.spark_frame import FrameTask, write_on_executors
 from maintenance_assets.operations.incoming import is_spark_frame
 from maintenance_assets.operations.lake_session import (
-    WORK_FOLDER,
     LakeTransaction,
     remove_work_folder,
+    work_folder,
 )
 from maintenance_assets.storage.filesystems import Store
 
@@ -39,7 +39,7 @@ def write_frame(
     given a name of the transaction.
     """
     store = transaction.store
-    folder = store.path(f"{WORK_FOLDER}/{transaction.ticket.txn_id}")
+    folder = store.path(work_folder(transaction.ticket.txn_id))
     written = write_on_executors(frame, task, store, folder, memory_bytes, os.cpu_count() or 1)
     transaction.reserve(Counter(file.directory for file in written))
     paths = []

@@ -174,6 +174,21 @@ def test_the_same_transaction_id_commits_once(house: Lakehouse) -> None:
     assert (ids(dataset), on_disk(dataset)) == ([1], 1)
 
 
+@pytest.mark.parametrize("txn_id", ["../..", ".", "/", "a/../../..", "x" * 300, "é\n'"])
+def test_a_transaction_id_may_be_any_text(small: Lakehouse, txn_id: str) -> None:
+    """A failed write and a recovery clean up after it, and after nothing else."""
+    dataset = numbers(small, 1)
+    with pytest.raises(SchemaMismatchError):
+        dataset.append({"id": ["x"]}, txn_id=txn_id)
+    session = LakeSession.open(f"sqlite:///{small._session.database.url.database}", None, NOW)
+    state = session.reader.dataset("numbers")
+    session.writer.begin(state.dataset_id, "append", txn_id, "me")
+    assert [given.txn_id for given in small.recover()["numbers"]] == [txn_id]
+    assert (ids(dataset), on_disk(dataset)) == ([0], 1)
+    assert dataset.append({"id": [1]}, txn_id=txn_id).version == 2
+    assert small.fsck().problems == ()
+
+
 def test_a_transaction_id_belongs_to_one_operation(small: Lakehouse) -> None:
     dataset = numbers(small)
     dataset.append({"id": [1]}, txn_id="load")
