@@ -31,12 +31,16 @@ from maintenance_assets.operations.lake_session import (
     require_ours,
     write_mark,
 )
+from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.planning.evolution import new_schema, plain_field
 from maintenance_assets.planning.partitions import known_partition_keys, parse_partition
 from maintenance_assets.planning.placement import check_partition_type
 from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
 from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import Listed, Store
+from maintenance_assets.storage.lease import Lease
+from maintenance_assets.storage.neighbours import refuse_busy_neighbours
+from maintenance_assets.storage.recovery import recover_runs
 
 logger = logging.getLogger(__name__)
 
@@ -100,6 +104,16 @@ def register(
     check_name(name)
     store = session.open_path(path)
     refuse_owned(session, store)
+    if not store.exists(store.root):  # before a lease makes it
+        raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+    # Whoever maintains it as a plain directory has to be done; what was interrupted, is resolved.
+    with Lease(store, uuid7(), "register") as lease:
+        refuse_busy_neighbours(store)
+        recover_runs(store, lease)
+        return _adopt(session, name, store, schema)
+
+
+def _adopt(session: LakeSession, name: str, store: Store, schema: pa.Schema | None) -> DatasetState:
     snapshot = discover(store)
     table = new_schema(schema if schema is not None else _schema_of(store, snapshot.files))
     _check_covers(table, snapshot.files, store)
