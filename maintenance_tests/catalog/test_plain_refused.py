@@ -21,7 +21,7 @@ from maintenance_assets import (
     update,
     upsert,
 )
-from maintenance_assets.operations import rewrite
+from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import open_store
 from maintenance_assets.storage.lease import Lease
 
@@ -73,14 +73,13 @@ def test_a_directory_that_is_adopted_while_it_is_planned_is_left_alone(
     small: Lakehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = plain(tmp_path / "raw")
-    found = rewrite.discover
 
     def adopted_meanwhile(*arguments: Any) -> Any:
-        snapshot = found(*arguments)
+        snapshot = discover(*arguments)
         small.register("raw", path)
         return snapshot
 
-    monkeypatch.setattr(rewrite, "discover", adopted_meanwhile)
+    monkeypatch.setattr("maintenance_assets.operations.rewrite.discover", adopted_meanwhile)
     with pytest.raises(UnsupportedDatasetError, match="lakehouse catalog"):
         compact(path)
     assert small.fsck().problems == ()
