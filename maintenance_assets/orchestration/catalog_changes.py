@@ -109,9 +109,9 @@ class CatalogChanges:
             "target_mb_per_file": self.dataset.target_mb_per_file,
             "target_rows_per_file": self.dataset.target_rows_per_file,
             "memory_budget_mb": self._engines.memory_budget_mb,
-            "txn_id": f"dagster-{_first_run(context)}-{context.op.name}",
+            "txn_id": f"dagster-{_first_run(context)}-{context.op_def.name}",
             "author": AUTHOR,
-            "message": f"run {context.run_id}",
+            "message": f"run {context.run.run_id}",
         }
 
     def _log(self, context: Context, metadata: dict[str, Any], *, observed: bool) -> None:
@@ -130,7 +130,7 @@ def _first_run(context: Context) -> str:
 
 
 def _restored(context: Context, version: int) -> str:
-    return f"restore version {version}, run {context.run_id}"
+    return f"restore version {version}, run {context.run.run_id}"
 
 
 def _vacuumed(

@@ -199,7 +199,7 @@ class DatasetMaintenance:
     def _work(self, context: Context) -> DatasetWork:
         if self._dataset.catalog is None:
             return DirectoryWork(self._dataset)
-        return CatalogWork(self._dataset, f"run {context.run_id}")
+        return CatalogWork(self._dataset, f"run {context.run.run_id}")
 
     def _run(
         self,
