@@ -37,7 +37,7 @@ class CatalogConfig(BaseModel):
     retain_last: PositiveInt = 1
     """So many versions stay readable however old they are."""
     vacuum_after_days: _Retention = float(RETENTION.days)
-    """Files are deleted this long after the last version that needed them is gone."""
+    """Files that no readable version needs are deleted this long after they were replaced."""
     cleanup_cron: Cron = "0 4 * * 0"
     """When the schedule expires and vacuums; it ships stopped."""
 

@@ -55,7 +55,7 @@ class VacuumConfig(dagster.Config):
     dry_run: bool = True
     """Only say which: deleting has to be asked for."""
     retention_days: float | None = Field(None, ge=0)
-    """Since no version needs them; as declared where not given."""
+    """Since they were replaced; as declared where not given."""
     force: bool = False
     """Say so for less than a week: nobody may be reading then."""
 

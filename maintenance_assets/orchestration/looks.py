@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from maintenance_assets.errors import LeaseHeldError
+from maintenance_assets.errors import LeaseHeldError, UnsupportedDatasetError
 from maintenance_assets.model.plans import CompactionPlan
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.planning.compaction import plan_compaction
-from maintenance_assets.storage.discovery import discover
+from maintenance_assets.storage.discovery import discover, refuse_adopted
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.lease import live_holders
 from maintenance_assets.storage.partition_listing import Partition, iter_partitions
@@ -69,10 +69,12 @@ class DirectoryLook:
         return plan_compaction(discover(self.store), policy_of(self.dataset))
 
     def busy(self) -> str | None:
-        """From the leases in the directory."""
+        """From the leases in the directory, which may have been adopted by a catalog, too."""
+        store = self.store
         try:
-            holders = live_holders(self.store)
-        except LeaseHeldError as error:  # a lease that cannot be read
+            refuse_adopted(store)
+            holders = live_holders(store)
+        except (LeaseHeldError, UnsupportedDatasetError) as error:  # or a lease that is unreadable
             return str(error)
         return f"being maintained already: {holders[0].describe()}" if holders else None
 

@@ -10,6 +10,7 @@ import pytest
 
 from maintenance_assets import Lakehouse
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_tests.datasets import Lake, one_row_files
 from maintenance_tests.orchestration.catalog_location import (
     ALL_IDS,
     catalog_location,
@@ -18,7 +19,7 @@ from maintenance_tests.orchestration.catalog_location import (
     run,
     two_days,
 )
-from maintenance_tests.orchestration.location import DAYS, NAME, Location, check, failure
+from maintenance_tests.orchestration.location import DAYS, NAME, Location, check, failure, location
 
 
 def partitions(found: Any) -> list[str]:
@@ -210,6 +211,32 @@ def test_an_adopted_directory_is_maintained(
         assert place.compact([DAYS[0]]).success
     assert adopted.version == 2
     assert ids(adopted) == ids(adopted, 1) == ALL_IDS
+
+
+def test_a_directory_that_a_catalog_adopted_is_no_plain_one_any_more(
+    local: Lake, house: Lakehouse
+) -> None:
+    one_row_files(local, 6)
+    with location(local) as place:
+        house.register("raw", local.url)
+        found = place.tick()
+        assert not found.run_requests
+        assert "a dataset of a lakehouse catalog" in found.skip_message
+        assert "a dataset of a lakehouse catalog" in failure(place.compact())
+    assert house.dataset("raw").read().num_rows == 6
+    assert house.fsck().problems == ()
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "auto"])
+def test_a_catalog_in_duckdb_is_maintained(tmp_path: Path, engine: str) -> None:
+    uri = f"duckdb:///{tmp_path}/catalog.db"
+    with Lakehouse(uri) as house:
+        trades = two_days(house)
+        with catalog_location(uri, engine=engine) as place:
+            assert all(place.pay(request).success for request in place.tick().run_requests)
+            assert place.run("cleanup").success
+            assert place.run("fsck").success
+        assert (trades.version, len(trades.files()), ids(trades)) == (4, 2, ALL_IDS)
 
 
 def test_another_directory_than_that_of_the_catalog_is_refused(
