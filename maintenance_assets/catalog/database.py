@@ -123,7 +123,7 @@ def _checked_url(uri: str) -> URL:
         raise ValueError(f"catalog_uri must be text, got {uri!r}")
     try:
         url = make_url(uri)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:  # a port that is no number
         # What cannot be taken apart may have a password anywhere: it is not repeated.
         raise ValueError(_EXPECTED.format("something else")) from error
     kind = url.drivername.partition("+")[0]

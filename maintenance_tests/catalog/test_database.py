@@ -61,3 +61,18 @@ def test_an_error_inside_a_transaction_undoes_all_of_it(catalog_uri: str) -> Non
         database.write(work)
     query = select(tables.catalog.c.value)
     assert "changed" not in database.read(lambda c: c.execute(query).scalars().all())
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://me:{}@host:port/lake",
+        "mysql://me:{}@host/lake",
+        "mysql://me:p@{}@host/lake?password={}",
+        "sqlite:/me:{}",
+    ],
+)
+def test_an_address_that_is_refused_does_not_show_its_password(uri: str) -> None:
+    with pytest.raises(ValueError, match="catalog_uri must be") as caught:
+        Database(uri.format(*["s3cr3t"] * 2))
+    assert "s3cr3t" not in f"{caught.value}{caught.value.__cause__}"

@@ -111,6 +111,18 @@ def test_the_sensor_counts_only_files_of_the_newest_version(uri: str, trades: La
     assert (after["file_count"], after["gain"], after["partition_count"]) == (2, 0, 2)
 
 
+def test_a_dataset_without_partitions_is_one(uri: str, house: Lakehouse) -> None:
+    rows = {"id": list(range(6))}
+    trades = house.create_dataset(NAME, {"id": "int64"})
+    trades.append(rows, target_rows_per_file=1)
+    with catalog_location(uri) as place:
+        (request,) = place.tick().run_requests
+        assert place.pay(request).success
+        found = last(place)
+    assert (found["after_file_count"], found["dagster/row_count"]) == (1, 6)
+    assert ids(trades) == ids(trades, 1) == rows["id"]
+
+
 def test_a_partition_without_live_files_is_not_shown(uri: str, trades: LakeDataset) -> None:
     trades.delete("id >= 100")
     with catalog_location(uri) as place:
