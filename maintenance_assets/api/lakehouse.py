@@ -11,11 +11,20 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from maintenance_assets.catalog.live import CatalogLife
 from maintenance_assets.catalog.retention import Given
 from maintenance_assets.catalog.writer import LEASE_SECONDS
 from maintenance_assets.errors import IncompleteMaintenanceError
 from maintenance_assets.model.clustering import Curve
-from maintenance_assets.model.lakehouse import CatalogFile, Change, Commit, DatasetState, Pin
+from maintenance_assets.model.lakehouse import (
+    CatalogFile,
+    Change,
+    Commit,
+    DatasetState,
+    LiveFile,
+    OpenTransaction,
+    Pin,
+)
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.operations import (
     lake_admin,
@@ -383,9 +392,17 @@ class LakeDataset:
 
     # -- versions -----------------------------------------------------------------------------
 
-    def history(self) -> tuple[Commit, ...]:
-        """All versions, newest first."""
-        return self._session.reader.history(self._state.dataset_id)
+    def history(self, limit: int | None = None) -> tuple[Commit, ...]:
+        """All versions (or so many), newest first."""
+        return self._session.reader.history(self._state.dataset_id, limit)
+
+    def live_files(self) -> tuple[LiveFile, ...]:
+        """The files of the newest version with the times they came: a listing of what counts."""
+        return CatalogLife(self._session.database).files(self._state.dataset_id)
+
+    def transactions(self) -> tuple[OpenTransaction, ...]:
+        """Who is at work on the dataset, or died over it."""
+        return CatalogLife(self._session.database).transactions(self._state.dataset_id)
 
     def tag(self, name: str, version: int | None = None) -> int:
         """Give a version (the newest by default) a name; it will not expire."""

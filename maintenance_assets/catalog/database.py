@@ -76,7 +76,7 @@ class Database:
                     raise _named(error) from error
                 if time.monotonic() > give_up:
                     raise CatalogBusyError(
-                        f"The catalog '{self.url.render_as_string()}' was busy for "
+                        f"The catalog '{shown(self.url)}' was busy for "
                         f"{self._busy_seconds:.0f} seconds: {_first_line(error)}. Try again"
                     ) from error
             time.sleep(random.uniform(pause / 2, pause))
@@ -123,16 +123,23 @@ def _first_line(error: DBAPIError | PoolTimeout) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
+def shown(url: URL) -> str:
+    """The address of a database without user, password and options, which may hold one too."""
+    host = f"{url.host or ''}{f':{url.port}' if url.port else ''}"
+    return f"{url.drivername.partition('+')[0]}://{host.rpartition('@')[2]}/{url.database or ''}"
+
+
 def _checked_url(uri: str) -> URL:
     if not isinstance(uri, str):
         raise ValueError(f"catalog_uri must be text, got {uri!r}")
     try:
         url = make_url(uri)
-    except ArgumentError as error:
-        raise ValueError(_EXPECTED.format(uri)) from error
+    except (ArgumentError, ValueError) as error:  # a port that is no number
+        # What cannot be taken apart may have a password anywhere: it is not repeated.
+        raise ValueError(_EXPECTED.format("something else")) from error
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
-        raise ValueError(_EXPECTED.format(url.render_as_string()))
+        raise ValueError(_EXPECTED.format(shown(url)))
     if kind == "postgresql":
         return url.set(drivername=_DRIVERS[kind])
     if not url.database or url.database == ":memory:":
