@@ -1,0 +1,338 @@
+"""Views named as the tables of DuckLake 1.0, over the tables of a catalog.
+
+A snapshot is a commit of any dataset: its number is the commit's `sequence`, which is handed out
+in the commit's transaction, so that it never changes and never comes before one that was seen.
+At a snapshot every dataset is at its last version up to it. A dataset is a table of the schema
+`main`, wherever that version can still be read and DuckLake can express it.
+
+DuckDB reads the views of a SQLite file by running them itself, so their SQL is understood by all
+three databases, but for what `_DIALECTS` says.
+"""
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, inspect, text
+
+from maintenance_assets.catalog.ducklake_types import ducklake_type, type_family
+
+NOWHERE = "/dev/null/read-only-views-of-maintenance-assets/"
+"""Where DuckLake would write files: no directory can ever be made there, nor is one searched."""
+
+_FILES = 1 << 40
+"""Ids count per dataset, and DuckLake's across all: the dataset is in the upper digits."""
+_DEPTHS = 64
+_ROWS = 1 << 31
+_REMOTE = ("s3://", "gs://", "gcs://", "r2://", "az://", "abfss://", "http://", "https://")
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What has to be said differently."""
+
+    moment: str
+    """Microseconds since 1970, `{}`, as a time that DuckDB takes for one with a zone."""
+
+
+_DUCKDB_MOMENT = "strftime(make_timestamp({}), '%Y-%m-%d %H:%M:%S.%f') || '+00'"
+_DIALECTS = {
+    "sqlite": Dialect(_DUCKDB_MOMENT),
+    "duckdb": Dialect(_DUCKDB_MOMENT),
+    "postgresql": Dialect("timestamptz 'epoch' + {} * interval '1 microsecond'"),
+}
+
+
+def create_views(connection: Connection) -> None:
+    """Make the views, or make them anew."""
+    drop_views(connection)
+    for name, query in _views(_DIALECTS[connection.dialect.name]).items():
+        # A query that begins with WITH is one that PostgreSQL lets nobody write through.
+        _run(connection, f"CREATE VIEW {name} AS WITH read_only AS (SELECT 1) {query}")
+
+
+def drop_views(connection: Connection) -> None:
+    """Take the views away; there may be none."""
+    there = set(inspect(connection).get_view_names())
+    for name in reversed(_views(_DIALECTS[connection.dialect.name])):
+        if name in there:
+            _run(connection, f"DROP VIEW {name}")
+
+
+def left_out(connection: Connection) -> dict[str, str]:
+    """Datasets whose newest version is no table of the views, and why."""
+    query = text(
+        "SELECT d.name, r.reason FROM lake_dataset d JOIN lake_duck_refusal r "
+        "ON r.dataset_id = d.dataset_id AND (r.schema_id IS NULL OR r.schema_id = d.schema_id) "
+        "ORDER BY d.name, r.reason"
+    )
+    found: dict[str, list[str]] = {}
+    for name, reason in connection.execute(query):
+        found.setdefault(name, []).append(reason)
+    return {name: "; ".join(reasons) for name, reasons in found.items()}
+
+
+def _run(connection: Connection, statement: str) -> None:
+    # Percent signs and colons are nothing but themselves.
+    connection.execution_options(no_parameters=True).exec_driver_sql(statement)
+
+
+def _views(dialect: Dialect) -> dict[str, str]:
+    """Name and query of every view, in the order in which they need each other."""
+    return {**_OWN, **_catalog_views(dialect), **_TABLES, **_FILE_VIEWS, **_empty_views()}
+
+
+# -- what the others are made of --------------------------------------------------------------
+
+_OWN = {
+    "lake_duck_column": f"""
+SELECT dataset_id, schema_id, field_id, position, name, type AS arrow_type,
+    {ducklake_type("type")} AS type
+FROM lake_column""",
+    "lake_duck_mapping": f"""
+SELECT dataset_id, physical_id, field_id, position, name, type AS arrow_type,
+    {ducklake_type("type")} AS type
+FROM lake_name_mapping""",
+    # Files of one physical schema differ in how many of their columns are in the path.
+    "lake_duck_file": """
+SELECT f.dataset_id, f.file_id, f.path, f.size_bytes, f.row_count, f.physical_id,
+    f.begin_version, f.end_version, COALESCE(p.depth, 0) AS depth
+FROM lake_file f
+LEFT JOIN (
+    SELECT dataset_id, file_id, COUNT(*) AS depth FROM lake_file_partition
+    GROUP BY dataset_id, file_id
+) p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id""",
+    "lake_duck_path_column": """
+SELECT DISTINCT f.dataset_id, f.physical_id, f.depth, c.field_id, p.name,
+    CASE WHEN lower(p.value) = 'null' THEN 1 ELSE 0 END AS misread
+FROM lake_duck_file f
+JOIN lake_file_partition p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id
+JOIN (SELECT DISTINCT dataset_id, field_id, name FROM lake_column) c
+    ON c.dataset_id = f.dataset_id AND c.name = p.name
+LEFT JOIN lake_name_mapping m ON m.dataset_id = f.dataset_id
+    AND m.physical_id = f.physical_id AND m.field_id = c.field_id
+WHERE m.field_id IS NULL""",
+    "lake_duck_refusal": f"""
+SELECT dataset_id, schema_id,
+    'column ' || name || ' is ' || arrow_type || ', which DuckLake cannot express' AS reason
+FROM lake_duck_column WHERE type IS NULL
+UNION ALL
+SELECT c.dataset_id, c.schema_id, 'column ' || c.name || ' is ' || c.arrow_type
+    || ' and in some files ' || COALESCE(m.arrow_type, 'of an unknown type')
+    || ', which DuckDB would turn into it otherwise'
+FROM lake_duck_column c
+JOIN lake_duck_mapping m ON m.dataset_id = c.dataset_id AND m.field_id = c.field_id
+WHERE c.type IS NOT NULL
+    AND (m.type IS NULL OR {type_family("m.type")} <> {type_family("c.type")})
+UNION ALL
+SELECT dataset_id, CAST(NULL AS BIGINT), 'files have columns that differ only in case'
+FROM lake_name_mapping GROUP BY dataset_id, physical_id, lower(name) HAVING COUNT(*) > 1
+UNION ALL
+SELECT d.dataset_id, CAST(NULL AS BIGINT), 'another dataset has this name in another case'
+FROM lake_dataset d
+WHERE lower(d.name) IN (
+    SELECT lower(name) FROM lake_dataset GROUP BY lower(name) HAVING COUNT(*) > 1)
+UNION ALL
+SELECT dataset_id, CAST(NULL AS BIGINT),
+    'column ' || name || ' is in paths only, and DuckDB takes the text null there for NULL'
+FROM lake_duck_path_column WHERE misread = 1
+UNION ALL
+SELECT DISTINCT d.dataset_id, CAST(NULL AS BIGINT), 'column ' || p.name
+    || ' is in paths only, and the path of the dataset names it as well'
+FROM lake_dataset d JOIN lake_duck_path_column p ON p.dataset_id = d.dataset_id
+WHERE replace('/' || d.root, '/' || p.name || '=', '') <> '/' || d.root
+UNION ALL
+SELECT dataset_id, CAST(NULL AS BIGINT), 'DuckDB cannot read ' || root FROM lake_dataset
+WHERE replace(root, '://', '') <> root
+    AND {" AND ".join(f"substr(root, 1, {len(start)}) <> '{start}'" for start in _REMOTE)}""",
+    # Snapshots at which a dataset is a table with the columns of a schema.
+    "lake_duck_span": """
+SELECT dataset_id, schema_id, begin_snapshot, end_snapshot FROM (
+    SELECT dataset_id, schema_id, shown, sequence AS begin_snapshot,
+        LEAD(sequence) OVER (PARTITION BY dataset_id ORDER BY version) AS end_snapshot
+    FROM (
+        SELECT dataset_id, version, sequence, schema_id, shown,
+            LAG(shown) OVER (PARTITION BY dataset_id ORDER BY version) AS shown_before,
+            LAG(schema_id) OVER (PARTITION BY dataset_id ORDER BY version) AS schema_before
+        FROM (
+            SELECT c.dataset_id, c.version, c.sequence, c.schema_id,
+                CASE WHEN c.expired_at IS NULL AND w.dataset_id IS NULL AND s.dataset_id IS NULL
+                    THEN 1 ELSE 0 END AS shown
+            FROM lake_commit c
+            LEFT JOIN (SELECT DISTINCT dataset_id FROM lake_duck_refusal
+                WHERE schema_id IS NULL) w ON w.dataset_id = c.dataset_id
+            LEFT JOIN (SELECT DISTINCT dataset_id, schema_id FROM lake_duck_refusal
+                WHERE schema_id IS NOT NULL) s
+                ON s.dataset_id = c.dataset_id AND s.schema_id = c.schema_id
+        ) versions
+    ) compared
+    WHERE shown_before IS NULL OR shown <> shown_before OR schema_id <> schema_before
+) spans
+WHERE shown = 1""",
+}
+
+
+# -- the catalog and its snapshots ------------------------------------------------------------
+
+_EPOCH_SNAPSHOT = 0
+"""Before the first commit: no table is there."""
+
+
+def _catalog_views(dialect: Dialect) -> dict[str, str]:
+    # What DuckDB remembers of a snapshot is filed under this number. It is another one for every
+    # snapshot, and all are others once earlier versions have expired or a dataset has gone.
+    version = (
+        "(SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'past_changes') "
+        f"* {1 << 31} + "
+    )
+    return {
+        "ducklake_metadata": f"""
+SELECT 'version' AS key, '1.0' AS value, CAST(NULL AS VARCHAR) AS scope,
+    CAST(NULL AS BIGINT) AS scope_id
+UNION ALL SELECT 'created_by', 'maintenance_assets', NULL, NULL
+UNION ALL SELECT 'data_path', '{NOWHERE}', NULL, NULL
+UNION ALL SELECT 'encrypted', 'false', NULL, NULL""",
+        "ducklake_snapshot": f"""
+SELECT sequence AS snapshot_id, {dialect.moment.format("committed_at")} AS snapshot_time,
+    {version} sequence AS schema_version,
+    (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id')
+        AS next_catalog_id,
+    sequence + 1 AS next_file_id
+FROM lake_commit
+UNION ALL
+SELECT CAST({_EPOCH_SNAPSHOT} AS BIGINT), {dialect.moment.format("CAST(0 AS BIGINT)")},
+    {version} {_EPOCH_SNAPSHOT},
+    (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id'),
+    CAST({_EPOCH_SNAPSHOT + 1} AS BIGINT)""",
+        "ducklake_snapshot_changes": f"""
+SELECT c.sequence AS snapshot_id,
+    CASE
+        WHEN c.version = 0 THEN 'created_table:"main"."' || replace(d.name, '"', '""') || '"'
+        WHEN c.operation = 'schema' THEN 'altered_table:' || CAST(d.dataset_id AS VARCHAR)
+        WHEN NOT c.data_change THEN 'compacted_table:' || CAST(d.dataset_id AS VARCHAR)
+        WHEN c.files_removed = 0 THEN 'inserted_into_table:' || CAST(d.dataset_id AS VARCHAR)
+        WHEN c.files_added = 0 THEN 'deleted_from_table:' || CAST(d.dataset_id AS VARCHAR)
+        ELSE 'inserted_into_table:' || CAST(d.dataset_id AS VARCHAR)
+            || ',deleted_from_table:' || CAST(d.dataset_id AS VARCHAR)
+    END AS changes_made,
+    c.author AS author, c.message AS commit_message,
+    d.name || ' version ' || CAST(c.version AS VARCHAR) || ': ' || c.operation
+        AS commit_extra_info
+FROM lake_commit c JOIN lake_dataset d ON d.dataset_id = c.dataset_id
+UNION ALL
+SELECT CAST({_EPOCH_SNAPSHOT} AS BIGINT), 'created_schema:"main"', NULL, NULL, NULL""",
+        "ducklake_schema": """
+SELECT CAST(0 AS BIGINT) AS schema_id, value AS schema_uuid, CAST(0 AS BIGINT) AS begin_snapshot,
+    CAST(NULL AS BIGINT) AS end_snapshot, 'main' AS schema_name, 'main/' AS path,
+    CAST(1 AS BOOLEAN) AS path_is_relative
+FROM lake_catalog WHERE name = 'catalog_uid'""",
+        "ducklake_schema_versions": f"""
+SELECT s.begin_snapshot, {version} s.begin_snapshot AS schema_version, s.dataset_id AS table_id
+FROM lake_duck_span s""",
+    }
+
+
+_TABLES = {
+    "ducklake_table": """
+SELECT d.dataset_id AS table_id, d.uid AS table_uuid, s.begin_snapshot, s.end_snapshot,
+    CAST(0 AS BIGINT) AS schema_id, d.name AS table_name,
+    CAST(d.dataset_id AS VARCHAR) || '/' AS path, CAST(1 AS BOOLEAN) AS path_is_relative
+FROM lake_duck_span s JOIN lake_dataset d ON d.dataset_id = s.dataset_id""",
+    # Whether values may be missing is no type: readers are told that they always may.
+    "ducklake_column": """
+SELECT c.field_id AS column_id, s.begin_snapshot, s.end_snapshot, c.dataset_id AS table_id,
+    CAST(c.position AS BIGINT) AS column_order, c.name AS column_name, c.type AS column_type,
+    CAST(NULL AS VARCHAR) AS initial_default, CAST(NULL AS VARCHAR) AS default_value,
+    CAST(1 AS BOOLEAN) AS nulls_allowed, CAST(NULL AS BIGINT) AS parent_column,
+    'literal' AS default_value_type, 'duckdb' AS default_value_dialect
+FROM lake_duck_span s
+JOIN lake_duck_column c ON c.dataset_id = s.dataset_id AND c.schema_id = s.schema_id""",
+    "ducklake_table_stats": """
+SELECT d.dataset_id AS table_id, c.total_rows AS record_count, c.total_rows AS next_row_id,
+    c.total_bytes AS file_size_bytes
+FROM lake_dataset d
+JOIN lake_commit c ON c.dataset_id = d.dataset_id AND c.version = d.head""",
+}
+
+
+# -- files ------------------------------------------------------------------------------------
+
+_MAPPING_ID = f"dataset_id * {_FILES} + physical_id * {_DEPTHS} + depth"
+
+_FILE_VIEWS = {
+    "ducklake_data_file": f"""
+SELECT f.dataset_id * {_FILES} + f.file_id AS data_file_id, f.dataset_id AS table_id,
+    b.sequence AS begin_snapshot, e.sequence AS end_snapshot,
+    CAST(NULL AS BIGINT) AS file_order, d.root || '/' || f.path AS path,
+    CAST(0 AS BOOLEAN) AS path_is_relative, 'parquet' AS file_format,
+    f.row_count AS record_count, f.size_bytes AS file_size_bytes,
+    CAST(NULL AS BIGINT) AS footer_size, f.file_id * {_ROWS} AS row_id_start,
+    CAST(NULL AS BIGINT) AS partition_id, CAST(NULL AS VARCHAR) AS encryption_key,
+    f.dataset_id * {_FILES} + f.physical_id * {_DEPTHS} + f.depth AS mapping_id,
+    CAST(NULL AS BIGINT) AS partial_max
+FROM lake_duck_file f
+JOIN lake_dataset d ON d.dataset_id = f.dataset_id
+JOIN lake_commit b ON b.dataset_id = f.dataset_id AND b.version = f.begin_version
+LEFT JOIN lake_commit e ON e.dataset_id = f.dataset_id AND e.version = f.end_version""",
+    # Which column a name in a file is, the catalog says; not every file has field ids.
+    "ducklake_column_mapping": f"""
+SELECT DISTINCT {_MAPPING_ID} AS mapping_id, dataset_id AS table_id, 'map_by_name' AS type
+FROM lake_duck_file""",
+    "ducklake_name_mapping": f"""
+SELECT f.mapping_id AS mapping_id,
+    m.field_id AS column_id, m.name AS source_name, m.field_id AS target_field_id,
+    CAST(NULL AS BIGINT) AS parent_column, CAST(0 AS BOOLEAN) AS is_partition
+FROM lake_name_mapping m
+JOIN (SELECT DISTINCT dataset_id, physical_id, {_MAPPING_ID} AS mapping_id
+    FROM lake_duck_file) f
+    ON f.dataset_id = m.dataset_id AND f.physical_id = m.physical_id
+UNION ALL
+SELECT DISTINCT {_MAPPING_ID}, field_id, name, field_id, CAST(NULL AS BIGINT),
+    CAST(1 AS BOOLEAN)
+FROM lake_duck_path_column""",
+}
+
+
+# -- what a catalog of ours has nothing for ---------------------------------------------------
+
+_EMPTY = {
+    "ducklake_view": "view_id view_uuid:v begin_snapshot end_snapshot schema_id view_name:v "
+    "dialect:v sql:v column_aliases:v",
+    "ducklake_tag": "object_id begin_snapshot end_snapshot key:v value:v",
+    "ducklake_column_tag": "table_id column_id begin_snapshot end_snapshot key:v value:v",
+    # Without bounds no file is ruled out by what is not certain; DuckDB still rules out row
+    # groups by the footers of the files.
+    "ducklake_file_column_stats": "data_file_id table_id column_id column_size_bytes "
+    "value_count null_count min_value:v max_value:v contains_nan:b extra_stats:v",
+    "ducklake_file_variant_stats": "data_file_id table_id column_id variant_path:v "
+    "shredded_type:v column_size_bytes value_count null_count min_value:v max_value:v "
+    "contains_nan:b extra_stats:v",
+    "ducklake_delete_file": "delete_file_id table_id begin_snapshot end_snapshot data_file_id "
+    "path:v path_is_relative:b format:v delete_count file_size_bytes footer_size "
+    "encryption_key:v partial_max",
+    "ducklake_table_column_stats": "table_id column_id contains_null:b contains_nan:b "
+    "min_value:v max_value:v extra_stats:v",
+    # Only writers need to know how a table is partitioned and sorted.
+    "ducklake_partition_info": "partition_id table_id begin_snapshot end_snapshot",
+    "ducklake_partition_column": "partition_id table_id partition_key_index column_id transform:v",
+    "ducklake_file_partition_value": "data_file_id table_id partition_key_index partition_value:v",
+    # Files are deleted by our vacuum and by nobody else.
+    "ducklake_files_scheduled_for_deletion": "data_file_id path:v path_is_relative:b "
+    "schedule_start:t",
+    "ducklake_inlined_data_tables": "table_id table_name:v schema_version",
+    "ducklake_macro": "schema_id macro_id macro_name:v begin_snapshot end_snapshot",
+    "ducklake_macro_impl": "macro_id impl_id dialect:v sql:v type:v",
+    "ducklake_macro_parameters": "macro_id impl_id column_id parameter_name:v "
+    "parameter_type:v default_value:v default_value_type:v",
+    "ducklake_sort_info": "sort_id table_id begin_snapshot end_snapshot",
+    "ducklake_sort_expression": "sort_id table_id sort_key_index expression:v dialect:v "
+    "sort_direction:v null_order:v",
+}
+_LETTERS = {"": "BIGINT", "v": "VARCHAR", "b": "BOOLEAN", "t": "TIMESTAMP"}
+
+
+def _empty_views() -> dict[str, str]:
+    return {name: f"SELECT {_nothing(columns)} WHERE 1 = 0" for name, columns in _EMPTY.items()}
+
+
+def _nothing(columns: str) -> str:
+    named = (column.partition(":") for column in columns.split())
+    return ", ".join(f"CAST(NULL AS {_LETTERS[kind]}) AS {name}" for name, _, kind in named)
