@@ -14,7 +14,10 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, inspect, text
 
 from maintenance_assets.catalog.ducklake_types import ducklake_type, type_family
+from maintenance_assets.errors import CatalogError
 
+DUCKDB_STORAGE = "v1.4.0"
+"""The format of new DuckDB files: one that the versions with a DuckLake extension can read."""
 NOWHERE = "/dev/null/read-only-views-of-maintenance-assets/"
 """Where DuckLake would write files: no directory can ever be made there, nor is one searched."""
 
@@ -42,11 +45,29 @@ _DIALECTS = {
 
 
 def create_views(connection: Connection) -> None:
-    """Make the views, or make them anew."""
+    """Make the views, or make them anew; CatalogError where DuckLake could not read them."""
+    check_readable(connection)
     drop_views(connection)
     for name, query in _views(_DIALECTS[connection.dialect.name]).items():
         # A query that begins with WITH is one that PostgreSQL lets nobody write through.
         _run(connection, f"CREATE VIEW {name} AS WITH read_only AS (SELECT 1) {query}")
+
+
+def check_readable(connection: Connection) -> None:
+    """A DuckDB file must have a format that versions with a DuckLake extension know."""
+    if connection.dialect.name != "duckdb":
+        return
+    tags = connection.execute(
+        text("SELECT tags FROM duckdb_databases() WHERE database_name = current_database()")
+    ).scalar_one()
+    found = str(tags.get("storage_version", "unknown"))
+    if found.startswith(("v0.", "v1.")):
+        return
+    raise CatalogError(
+        f"The catalog is a DuckDB file of format {found}, which no DuckDB with a DuckLake extension "
+        "can read. Copy it into a new file: ATTACH 'new.db' (STORAGE_VERSION "
+        f"'{DUCKDB_STORAGE}'), then COPY FROM DATABASE; or keep the catalog in SQLite"
+    )
 
 
 def drop_views(connection: Connection) -> None:
