@@ -25,6 +25,9 @@ _FILES = 1 << 40
 """Ids count per dataset, and DuckLake's across all: the dataset is in the upper digits."""
 _DEPTHS = 64
 _ROWS = 1 << 31
+_IDS = 1 << 31
+"""DuckDB loads name mappings once, and later only those whose id is not below `next_file_id` of
+the snapshot it knew; one that comes twice makes it crash. So ids begin with the commit's number."""
 _REMOTE = ("s3://", "gs://", "gcs://", "r2://", "az://", "abfss://", "http://", "https://")
 
 
@@ -64,8 +67,8 @@ def check_readable(connection: Connection) -> None:
     if found.startswith(("v0.", "v1.")):
         return
     raise CatalogError(
-        f"The catalog is a DuckDB file of format {found}, which no DuckDB with a DuckLake extension "
-        "can read. Copy it into a new file: ATTACH 'new.db' (STORAGE_VERSION "
+        f"The catalog is a DuckDB file of format {found}, which no DuckDB with a DuckLake "
+        "extension can read. Copy it into a new file: ATTACH 'new.db' (STORAGE_VERSION "
         f"'{DUCKDB_STORAGE}'), then COPY FROM DATABASE; or keep the catalog in SQLite"
     )
 
@@ -83,6 +86,7 @@ def left_out(connection: Connection) -> dict[str, str]:
     query = text(
         "SELECT d.name, r.reason FROM lake_dataset d JOIN lake_duck_refusal r "
         "ON r.dataset_id = d.dataset_id AND (r.schema_id IS NULL OR r.schema_id = d.schema_id) "
+        "AND (r.version IS NULL OR r.version = d.head) "
         "ORDER BY d.name, r.reason"
     )
     found: dict[str, list[str]] = {}
@@ -113,16 +117,18 @@ SELECT dataset_id, physical_id, field_id, position, name, type AS arrow_type,
     {ducklake_type("type")} AS type
 FROM lake_name_mapping""",
     # Files of one physical schema differ in how many of their columns are in the path.
-    "lake_duck_file": """
-SELECT f.dataset_id, f.file_id, f.path, f.size_bytes, f.row_count, f.physical_id,
-    f.begin_version, f.end_version, COALESCE(p.depth, 0) AS depth
+    "lake_duck_file": f"""
+SELECT f.dataset_id, f.file_id, f.path, f.size_bytes, f.row_count, f.physical_id, f.end_version,
+    b.sequence AS begin_snapshot,
+    b.sequence * {_IDS} + f.physical_id * {_DEPTHS} + COALESCE(p.depth, 0) AS mapping_id
 FROM lake_file f
+JOIN lake_commit b ON b.dataset_id = f.dataset_id AND b.version = f.begin_version
 LEFT JOIN (
     SELECT dataset_id, file_id, COUNT(*) AS depth FROM lake_file_partition
     GROUP BY dataset_id, file_id
 ) p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id""",
     "lake_duck_path_column": """
-SELECT DISTINCT f.dataset_id, f.physical_id, f.depth, c.field_id, p.name,
+SELECT DISTINCT f.dataset_id, f.mapping_id, c.field_id, p.name,
     CASE WHEN lower(p.value) = 'null' THEN 1 ELSE 0 END AS misread
 FROM lake_duck_file f
 JOIN lake_file_partition p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id
@@ -132,36 +138,44 @@ LEFT JOIN lake_name_mapping m ON m.dataset_id = f.dataset_id
     AND m.physical_id = f.physical_id AND m.field_id = c.field_id
 WHERE m.field_id IS NULL""",
     "lake_duck_refusal": f"""
-SELECT dataset_id, schema_id,
+SELECT dataset_id, schema_id, CAST(NULL AS BIGINT) AS version,
     'column ' || name || ' is ' || arrow_type || ', which DuckLake cannot express' AS reason
 FROM lake_duck_column WHERE type IS NULL
 UNION ALL
-SELECT c.dataset_id, c.schema_id, 'column ' || c.name || ' is ' || c.arrow_type
-    || ' and in some files ' || COALESCE(m.arrow_type, 'of an unknown type')
+SELECT DISTINCT v.dataset_id, CAST(NULL AS BIGINT), v.version,
+    'column ' || c.name || ' is ' || c.arrow_type || ' and in some files '
+    || COALESCE(m.arrow_type, 'of an unknown type')
     || ', which DuckDB would turn into it otherwise'
 FROM lake_duck_column c
 JOIN lake_duck_mapping m ON m.dataset_id = c.dataset_id AND m.field_id = c.field_id
+JOIN lake_file f ON f.dataset_id = m.dataset_id AND f.physical_id = m.physical_id
+JOIN lake_commit v ON v.dataset_id = c.dataset_id AND v.schema_id = c.schema_id
+    AND f.begin_version <= v.version AND (f.end_version IS NULL OR f.end_version > v.version)
 WHERE c.type IS NOT NULL
     AND (m.type IS NULL OR {type_family("m.type")} <> {type_family("c.type")})
 UNION ALL
-SELECT dataset_id, CAST(NULL AS BIGINT), 'files have columns that differ only in case'
+SELECT dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+    'files have columns that differ only in case'
 FROM lake_name_mapping GROUP BY dataset_id, physical_id, lower(name) HAVING COUNT(*) > 1
 UNION ALL
-SELECT d.dataset_id, CAST(NULL AS BIGINT), 'another dataset has this name in another case'
+SELECT d.dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+    'another dataset has this name in another case'
 FROM lake_dataset d
 WHERE lower(d.name) IN (
     SELECT lower(name) FROM lake_dataset GROUP BY lower(name) HAVING COUNT(*) > 1)
 UNION ALL
-SELECT dataset_id, CAST(NULL AS BIGINT),
+SELECT dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
     'column ' || name || ' is in paths only, and DuckDB takes the text null there for NULL'
 FROM lake_duck_path_column WHERE misread = 1
 UNION ALL
-SELECT DISTINCT d.dataset_id, CAST(NULL AS BIGINT), 'column ' || p.name
+SELECT DISTINCT d.dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+    'column ' || p.name
     || ' is in paths only, and the path of the dataset names it as well'
 FROM lake_dataset d JOIN lake_duck_path_column p ON p.dataset_id = d.dataset_id
 WHERE replace('/' || d.root, '/' || p.name || '=', '') <> '/' || d.root
 UNION ALL
-SELECT dataset_id, CAST(NULL AS BIGINT), 'DuckDB cannot read ' || root FROM lake_dataset
+SELECT dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
+    'DuckDB cannot read ' || root FROM lake_dataset
 WHERE replace(root, '://', '') <> root
     AND {" AND ".join(f"substr(root, 1, {len(start)}) <> '{start}'" for start in _REMOTE)}""",
     # Snapshots at which a dataset is a table with the columns of a schema.
@@ -175,14 +189,14 @@ SELECT dataset_id, schema_id, begin_snapshot, end_snapshot FROM (
             LAG(schema_id) OVER (PARTITION BY dataset_id ORDER BY version) AS schema_before
         FROM (
             SELECT c.dataset_id, c.version, c.sequence, c.schema_id,
-                CASE WHEN c.expired_at IS NULL AND w.dataset_id IS NULL AND s.dataset_id IS NULL
-                    THEN 1 ELSE 0 END AS shown
+                CASE WHEN c.expired_at IS NULL AND r.dataset_id IS NULL THEN 1 ELSE 0 END AS shown
             FROM lake_commit c
-            LEFT JOIN (SELECT DISTINCT dataset_id FROM lake_duck_refusal
-                WHERE schema_id IS NULL) w ON w.dataset_id = c.dataset_id
-            LEFT JOIN (SELECT DISTINCT dataset_id, schema_id FROM lake_duck_refusal
-                WHERE schema_id IS NOT NULL) s
-                ON s.dataset_id = c.dataset_id AND s.schema_id = c.schema_id
+            LEFT JOIN (
+                SELECT DISTINCT v.dataset_id, v.version
+                FROM lake_commit v JOIN lake_duck_refusal x ON x.dataset_id = v.dataset_id
+                    AND (x.schema_id IS NULL OR x.schema_id = v.schema_id)
+                    AND (x.version IS NULL OR x.version = v.version)
+            ) r ON r.dataset_id = c.dataset_id AND r.version = c.version
         ) versions
     ) compared
     WHERE shown_before IS NULL OR shown <> shown_before OR schema_id <> schema_before
@@ -216,13 +230,13 @@ SELECT sequence AS snapshot_id, {dialect.moment.format("committed_at")} AS snaps
     {version} sequence AS schema_version,
     (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id')
         AS next_catalog_id,
-    sequence + 1 AS next_file_id
+    (sequence + 1) * {_IDS} AS next_file_id
 FROM lake_commit
 UNION ALL
 SELECT CAST({_EPOCH_SNAPSHOT} AS BIGINT), {dialect.moment.format("CAST(0 AS BIGINT)")},
     {version} {_EPOCH_SNAPSHOT},
     (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id'),
-    CAST({_EPOCH_SNAPSHOT + 1} AS BIGINT)""",
+    CAST({_IDS} AS BIGINT)""",
         "ducklake_snapshot_changes": f"""
 SELECT c.sequence AS snapshot_id,
     CASE
@@ -276,38 +290,33 @@ JOIN lake_commit c ON c.dataset_id = d.dataset_id AND c.version = d.head""",
 
 # -- files ------------------------------------------------------------------------------------
 
-_MAPPING_ID = f"dataset_id * {_FILES} + physical_id * {_DEPTHS} + depth"
-
 _FILE_VIEWS = {
     "ducklake_data_file": f"""
 SELECT f.dataset_id * {_FILES} + f.file_id AS data_file_id, f.dataset_id AS table_id,
-    b.sequence AS begin_snapshot, e.sequence AS end_snapshot,
+    f.begin_snapshot, e.sequence AS end_snapshot,
     CAST(NULL AS BIGINT) AS file_order, d.root || '/' || f.path AS path,
     CAST(0 AS BOOLEAN) AS path_is_relative, 'parquet' AS file_format,
     f.row_count AS record_count, f.size_bytes AS file_size_bytes,
     CAST(NULL AS BIGINT) AS footer_size, f.file_id * {_ROWS} AS row_id_start,
     CAST(NULL AS BIGINT) AS partition_id, CAST(NULL AS VARCHAR) AS encryption_key,
-    f.dataset_id * {_FILES} + f.physical_id * {_DEPTHS} + f.depth AS mapping_id,
+    f.mapping_id,
     CAST(NULL AS BIGINT) AS partial_max
 FROM lake_duck_file f
 JOIN lake_dataset d ON d.dataset_id = f.dataset_id
-JOIN lake_commit b ON b.dataset_id = f.dataset_id AND b.version = f.begin_version
 LEFT JOIN lake_commit e ON e.dataset_id = f.dataset_id AND e.version = f.end_version""",
     # Which column a name in a file is, the catalog says; not every file has field ids.
-    "ducklake_column_mapping": f"""
-SELECT DISTINCT {_MAPPING_ID} AS mapping_id, dataset_id AS table_id, 'map_by_name' AS type
+    "ducklake_column_mapping": """
+SELECT DISTINCT mapping_id, dataset_id AS table_id, 'map_by_name' AS type
 FROM lake_duck_file""",
-    "ducklake_name_mapping": f"""
+    "ducklake_name_mapping": """
 SELECT f.mapping_id AS mapping_id,
     m.field_id AS column_id, m.name AS source_name, m.field_id AS target_field_id,
     CAST(NULL AS BIGINT) AS parent_column, CAST(0 AS BOOLEAN) AS is_partition
 FROM lake_name_mapping m
-JOIN (SELECT DISTINCT dataset_id, physical_id, {_MAPPING_ID} AS mapping_id
-    FROM lake_duck_file) f
+JOIN (SELECT DISTINCT dataset_id, physical_id, mapping_id FROM lake_duck_file) f
     ON f.dataset_id = m.dataset_id AND f.physical_id = m.physical_id
 UNION ALL
-SELECT DISTINCT {_MAPPING_ID}, field_id, name, field_id, CAST(NULL AS BIGINT),
-    CAST(1 AS BOOLEAN)
+SELECT DISTINCT mapping_id, field_id, name, field_id, CAST(NULL AS BIGINT), CAST(1 AS BOOLEAN)
 FROM lake_duck_path_column""",
 }
 

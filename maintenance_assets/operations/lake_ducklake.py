@@ -28,10 +28,11 @@ class DuckLakeAccess:
 def open_to_ducklake(session: LakeSession) -> DuckLakeAccess:
     """Make the views in the catalog's database, anew if they are there."""
     session.database.write(create_views)
-    return DuckLakeAccess(_ducklake_uri(session.database.url), session.database.read(left_out))
+    return DuckLakeAccess(ducklake_uri(session.database.url), session.database.read(left_out))
 
 
-def _ducklake_uri(url: URL) -> str:
+def ducklake_uri(url: URL) -> str:
+    """A catalog's database as DuckLake calls it."""
     if url.drivername == "sqlite":
         return f"ducklake:sqlite:{url.database}"
     if url.drivername == "duckdb":
