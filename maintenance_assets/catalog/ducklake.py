@@ -4,15 +4,12 @@ A snapshot is a commit of any dataset: its number is the commit's `sequence`, wh
 in the commit's transaction, so that it never changes and never comes before one that was seen.
 At a snapshot every dataset is at its last version up to it. A dataset is a table of the schema
 `main`, wherever that version can still be read and DuckLake can express it.
-
-DuckDB reads the views of a SQLite file by running them itself, so their SQL is understood by all
-three databases, but for what `_DIALECTS` says.
 """
-
-from dataclasses import dataclass
 
 from sqlalchemy import Connection, inspect, text
 
+from maintenance_assets.catalog.ducklake_dialects import Dialect, dialect_of
+from maintenance_assets.catalog.ducklake_files import IDS_PER_SNAPSHOT, file_views
 from maintenance_assets.catalog.ducklake_types import ducklake_type, type_family
 from maintenance_assets.errors import CatalogError
 
@@ -21,37 +18,14 @@ DUCKDB_STORAGE = "v1.4.0"
 NOWHERE = "/dev/null/read-only-views-of-maintenance-assets/"
 """Where DuckLake would write files: no directory can ever be made there, nor is one searched."""
 
-_FILES = 1 << 40
-"""Ids count per dataset, and DuckLake's across all: the dataset is in the upper digits."""
-_DEPTHS = 64
-_ROWS = 1 << 31
-_IDS = 1 << 31
-"""DuckDB loads name mappings once, and later only those whose id is not below `next_file_id` of
-the snapshot it knew; one that comes twice makes it crash. So ids begin with the commit's number."""
 _REMOTE = ("s3://", "gs://", "gcs://", "r2://", "az://", "abfss://", "http://", "https://")
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """What has to be said differently."""
-
-    moment: str
-    """Microseconds since 1970, `{}`, as a time that DuckDB takes for one with a zone."""
-
-
-_DUCKDB_MOMENT = "strftime(make_timestamp({}), '%Y-%m-%d %H:%M:%S.%f') || '+00'"
-_DIALECTS = {
-    "sqlite": Dialect(_DUCKDB_MOMENT),
-    "duckdb": Dialect(_DUCKDB_MOMENT),
-    "postgresql": Dialect("timestamptz 'epoch' + {} * interval '1 microsecond'"),
-}
 
 
 def create_views(connection: Connection) -> None:
     """Make the views, or make them anew; CatalogError where DuckLake could not read them."""
     check_readable(connection)
     drop_views(connection)
-    for name, query in _views(_DIALECTS[connection.dialect.name]).items():
+    for name, query in _views(dialect_of(connection)).items():
         # A query that begins with WITH is one that PostgreSQL lets nobody write through.
         _run(connection, f"CREATE VIEW {name} AS WITH read_only AS (SELECT 1) {query}")
 
@@ -76,7 +50,7 @@ def check_readable(connection: Connection) -> None:
 def drop_views(connection: Connection) -> None:
     """Take the views away; there may be none."""
     there = set(inspect(connection).get_view_names())
-    for name in reversed(_views(_DIALECTS[connection.dialect.name])):
+    for name in reversed(_views(dialect_of(connection))):
         if name in there:
             _run(connection, f"DROP VIEW {name}")
 
@@ -102,12 +76,19 @@ def _run(connection: Connection, statement: str) -> None:
 
 def _views(dialect: Dialect) -> dict[str, str]:
     """Name and query of every view, in the order in which they need each other."""
-    return {**_OWN, **_catalog_views(dialect), **_TABLES, **_FILE_VIEWS, **_empty_views()}
+    return {
+        **_COLUMNS,
+        **file_views(dialect),
+        **_SPANS,
+        **_catalog_views(dialect),
+        **_TABLES,
+        **_empty_views(),
+    }
 
 
 # -- what the others are made of --------------------------------------------------------------
 
-_OWN = {
+_COLUMNS = {
     "lake_duck_column": f"""
 SELECT dataset_id, schema_id, field_id, position, name, type AS arrow_type,
     {ducklake_type("type")} AS type
@@ -116,43 +97,28 @@ FROM lake_column""",
 SELECT dataset_id, physical_id, field_id, position, name, type AS arrow_type,
     {ducklake_type("type")} AS type
 FROM lake_name_mapping""",
-    # Files of one physical schema differ in how many of their columns are in the path.
-    "lake_duck_file": f"""
-SELECT f.dataset_id, f.file_id, f.path, f.size_bytes, f.row_count, f.physical_id, f.end_version,
-    b.sequence AS begin_snapshot,
-    b.sequence * {_IDS} + f.physical_id * {_DEPTHS} + COALESCE(p.depth, 0) AS mapping_id
-FROM lake_file f
-JOIN lake_commit b ON b.dataset_id = f.dataset_id AND b.version = f.begin_version
-LEFT JOIN (
-    SELECT dataset_id, file_id, COUNT(*) AS depth FROM lake_file_partition
-    GROUP BY dataset_id, file_id
-) p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id""",
-    "lake_duck_path_column": """
-SELECT DISTINCT f.dataset_id, f.mapping_id, c.field_id, p.name,
-    CASE WHEN lower(p.value) = 'null' THEN 1 ELSE 0 END AS misread
-FROM lake_duck_file f
-JOIN lake_file_partition p ON p.dataset_id = f.dataset_id AND p.file_id = f.file_id
-JOIN (SELECT DISTINCT dataset_id, field_id, name FROM lake_column) c
-    ON c.dataset_id = f.dataset_id AND c.name = p.name
-LEFT JOIN lake_name_mapping m ON m.dataset_id = f.dataset_id
-    AND m.physical_id = f.physical_id AND m.field_id = c.field_id
-WHERE m.field_id IS NULL""",
+}
+
+_SPANS = {
     "lake_duck_refusal": f"""
 SELECT dataset_id, schema_id, CAST(NULL AS BIGINT) AS version,
     'column ' || name || ' is ' || arrow_type || ', which DuckLake cannot express' AS reason
 FROM lake_duck_column WHERE type IS NULL
 UNION ALL
-SELECT DISTINCT v.dataset_id, CAST(NULL AS BIGINT), v.version,
-    'column ' || c.name || ' is ' || c.arrow_type || ' and in some files '
-    || COALESCE(m.arrow_type, 'of an unknown type')
-    || ', which DuckDB would turn into it otherwise'
-FROM lake_duck_column c
-JOIN lake_duck_mapping m ON m.dataset_id = c.dataset_id AND m.field_id = c.field_id
-JOIN lake_file f ON f.dataset_id = m.dataset_id AND f.physical_id = m.physical_id
-JOIN lake_commit v ON v.dataset_id = c.dataset_id AND v.schema_id = c.schema_id
+SELECT DISTINCT x.dataset_id, CAST(NULL AS BIGINT), v.version, x.reason
+FROM (
+    SELECT DISTINCT c.dataset_id, c.schema_id, m.physical_id,
+        'column ' || c.name || ' is ' || c.arrow_type || ' and in some files '
+        || COALESCE(m.arrow_type, 'of an unknown type')
+        || ', which DuckDB would turn into it otherwise' AS reason
+    FROM lake_duck_column c
+    JOIN lake_duck_mapping m ON m.dataset_id = c.dataset_id AND m.field_id = c.field_id
+    WHERE c.type IS NOT NULL
+        AND (m.type IS NULL OR {type_family("m.type")} <> {type_family("c.type")})
+) x
+JOIN lake_file f ON f.dataset_id = x.dataset_id AND f.physical_id = x.physical_id
+JOIN lake_commit v ON v.dataset_id = x.dataset_id AND v.schema_id = x.schema_id
     AND f.begin_version <= v.version AND (f.end_version IS NULL OR f.end_version > v.version)
-WHERE c.type IS NOT NULL
-    AND (m.type IS NULL OR {type_family("m.type")} <> {type_family("c.type")})
 UNION ALL
 SELECT dataset_id, CAST(NULL AS BIGINT), CAST(NULL AS BIGINT),
     'files have columns that differ only in case'
@@ -230,13 +196,13 @@ SELECT sequence AS snapshot_id, {dialect.moment.format("committed_at")} AS snaps
     {version} sequence AS schema_version,
     (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id')
         AS next_catalog_id,
-    (sequence + 1) * {_IDS} AS next_file_id
+    (sequence + 1) * {IDS_PER_SNAPSHOT} AS next_file_id
 FROM lake_commit
 UNION ALL
 SELECT CAST({_EPOCH_SNAPSHOT} AS BIGINT), {dialect.moment.format("CAST(0 AS BIGINT)")},
     {version} {_EPOCH_SNAPSHOT},
     (SELECT CAST(value AS BIGINT) FROM lake_catalog WHERE name = 'next_dataset_id'),
-    CAST({_IDS} AS BIGINT)""",
+    CAST({IDS_PER_SNAPSHOT} AS BIGINT)""",
         "ducklake_snapshot_changes": f"""
 SELECT c.sequence AS snapshot_id,
     CASE
@@ -288,39 +254,6 @@ JOIN lake_commit c ON c.dataset_id = d.dataset_id AND c.version = d.head""",
 }
 
 
-# -- files ------------------------------------------------------------------------------------
-
-_FILE_VIEWS = {
-    "ducklake_data_file": f"""
-SELECT f.dataset_id * {_FILES} + f.file_id AS data_file_id, f.dataset_id AS table_id,
-    f.begin_snapshot, e.sequence AS end_snapshot,
-    CAST(NULL AS BIGINT) AS file_order, d.root || '/' || f.path AS path,
-    CAST(0 AS BOOLEAN) AS path_is_relative, 'parquet' AS file_format,
-    f.row_count AS record_count, f.size_bytes AS file_size_bytes,
-    CAST(NULL AS BIGINT) AS footer_size, f.file_id * {_ROWS} AS row_id_start,
-    CAST(NULL AS BIGINT) AS partition_id, CAST(NULL AS VARCHAR) AS encryption_key,
-    f.mapping_id,
-    CAST(NULL AS BIGINT) AS partial_max
-FROM lake_duck_file f
-JOIN lake_dataset d ON d.dataset_id = f.dataset_id
-LEFT JOIN lake_commit e ON e.dataset_id = f.dataset_id AND e.version = f.end_version""",
-    # Which column a name in a file is, the catalog says; not every file has field ids.
-    "ducklake_column_mapping": """
-SELECT DISTINCT mapping_id, dataset_id AS table_id, 'map_by_name' AS type
-FROM lake_duck_file""",
-    "ducklake_name_mapping": """
-SELECT f.mapping_id AS mapping_id,
-    m.field_id AS column_id, m.name AS source_name, m.field_id AS target_field_id,
-    CAST(NULL AS BIGINT) AS parent_column, CAST(0 AS BOOLEAN) AS is_partition
-FROM lake_name_mapping m
-JOIN (SELECT DISTINCT dataset_id, physical_id, mapping_id FROM lake_duck_file) f
-    ON f.dataset_id = m.dataset_id AND f.physical_id = m.physical_id
-UNION ALL
-SELECT DISTINCT mapping_id, field_id, name, field_id, CAST(NULL AS BIGINT), CAST(1 AS BOOLEAN)
-FROM lake_duck_path_column""",
-}
-
-
 # -- what a catalog of ours has nothing for ---------------------------------------------------
 
 _EMPTY = {
@@ -328,10 +261,6 @@ _EMPTY = {
     "dialect:v sql:v column_aliases:v",
     "ducklake_tag": "object_id begin_snapshot end_snapshot key:v value:v",
     "ducklake_column_tag": "table_id column_id begin_snapshot end_snapshot key:v value:v",
-    # Without bounds no file is ruled out by what is not certain; DuckDB still rules out row
-    # groups by the footers of the files.
-    "ducklake_file_column_stats": "data_file_id table_id column_id column_size_bytes "
-    "value_count null_count min_value:v max_value:v contains_nan:b extra_stats:v",
     "ducklake_file_variant_stats": "data_file_id table_id column_id variant_path:v "
     "shredded_type:v column_size_bytes value_count null_count min_value:v max_value:v "
     "contains_nan:b extra_stats:v",

@@ -640,3 +640,53 @@ def test_the_address_of_a_server_has_no_password() -> None:
     assert DuckLakeAccess("ducklake:postgres:dbname='it'").attach_sql('my "lake"') == (
         "ATTACH 'ducklake:postgres:dbname=''it''' AS \"my \"\"lake\"\"\" (READ_ONLY)"
     )
+
+
+_BOUNDED = pa.schema([("i", pa.int64()), ("j", pa.int8()), ("u", pa.uint32()), ("s", pa.string())])
+_BOUNDED_ROWS = (
+    (-(1 << 63), -128, 0, "a"),
+    ((1 << 63) - 1, 127, (1 << 32) - 1, "b" * 16),
+    (-1, -1, 5, "naïve"),
+    (0, 0, 7, "it's"),
+    (None, None, None, None),
+    (5, 5, 5, "b" * 15),
+    (6, 6, 6, ""),
+)
+
+
+def test_files_that_cannot_hold_a_row_are_not_opened(
+    house: Lakehouse, duck: DuckLakeReader
+) -> None:
+    data = house.create_dataset("d", _BOUNDED)
+    for row in _BOUNDED_ROWS:
+        arrays = [pa.array([v], f.type) for v, f in zip(row, _BOUNDED, strict=True)]
+        data.append(pa.table(arrays, schema=_BOUNDED))
+    data.add_column("later", pa.int64())
+    _attach(duck, house)
+    # Nothing is known of the file of nulls, nor of texts that are long, empty or not plain.
+    for condition, expected, files in (
+        ("i < 0", [-(1 << 63), -1], 3),
+        ("i = -1", [-1], 2),
+        ("i > 5", [6, (1 << 63) - 1], 3),
+        ("j < -100", [-(1 << 63)], 2),
+        ("u > 7", [(1 << 63) - 1], 2),
+        ("i IN (5, 6)", [5, 6], 3),
+        (f"s = '{'b' * 15}'", [5], 5),
+        (f"s = '{'b' * 16}'", [(1 << 63) - 1], 4),
+        ("s = 'naïve'", [-1], 4),
+        ("s = 'it''s'", [0], 5),
+        ("s = ''", [6], 4),
+        ("s < 'aa'", [-(1 << 63), 6], 5),
+        ("i IS NULL", [None], 7),
+        ("later IS NULL AND i = 6", [6], 2),
+    ):
+        query = f"SELECT i FROM lake.d WHERE {condition} ORDER BY i"
+        assert [row[0] for row in duck.run(query).rows] == expected, condition
+        assert _files_read(duck, query) == files, condition
+
+
+def _files_read(duck: DuckLakeReader, query: str) -> int:
+    ((_, plan),) = duck.run(f"EXPLAIN ANALYZE {query}").rows
+    found = re.search(r"Total Files Read: (\d+)", plan)
+    assert found is not None
+    return int(found[1])
