@@ -30,6 +30,7 @@ from maintenance_assets.operations import (
     lake_admin,
     lake_adoption,
     lake_change,
+    lake_ducklake,
     lake_readers,
     lake_rewrite,
     lake_schema,
@@ -40,6 +41,7 @@ from maintenance_assets.operations.compact import CompactionPlanner
 from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_admin import FsckReport, VacuumResult
 from maintenance_assets.operations.lake_change import ChangeOutcome
+from maintenance_assets.operations.lake_ducklake import DuckLakeAccess
 from maintenance_assets.operations.lake_rewrite import RewriteOptions
 from maintenance_assets.operations.lake_scan import (
     Scan,
@@ -181,6 +183,10 @@ class Lakehouse:
         return FsckSummary(
             tuple(lake_admin.fsck(self._session, state) for state in self._states(dataset))
         )
+
+    def ducklake(self) -> DuckLakeAccess:
+        """Let DuckDB attach this catalog as a DuckLake to read; makes views in its database."""
+        return lake_ducklake.open_to_ducklake(self._session)
 
     def _states(self, name: str | None) -> Iterator[DatasetState]:
         names = self.datasets() if name is None else (name,)

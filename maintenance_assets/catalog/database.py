@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from maintenance_assets.catalog.ducklake import DUCKDB_STORAGE
 from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.errors import CatalogBusyError, CatalogError, CommitUnknownError
@@ -161,7 +162,10 @@ def _engine(url: URL, busy_seconds: float) -> Engine:
                 return _sqlite_engine(url, busy_seconds)
             case "duckdb":
                 _make_directory(url)
-                return create_engine(url, poolclass=pool.NullPool)
+                settings = {"storage_compatibility_version": DUCKDB_STORAGE}
+                return create_engine(
+                    url, poolclass=pool.NullPool, connect_args={"config": settings}
+                )
             case _:
                 return create_engine(url, pool_pre_ping=True)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
