@@ -23,6 +23,7 @@ from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.planning.clustering import make_clustering
 from maintenance_assets.planning.compaction import ROW_GROUP_ROWS, group_output_rows
 from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.held_keys import refuse_mixed
 from maintenance_assets.planning.layout import grid_hash, layout_of, with_layout
 from maintenance_assets.planning.orderable import (
     column_names,
@@ -134,6 +135,7 @@ def check_columns(schemas: Iterable[pa.Schema], columns: Sequence[str]) -> None:
 def make_partition(directory: str, files: Sequence[DataFile], policy: OptimizePolicy) -> Partition:
     """Merge the schemas of a directory; raises SchemaConflictError."""
     ordered = tuple(sorted(files, key=lambda file: file.path))
+    refuse_mixed(ordered)
     merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in ordered])
     return Partition(directory, ordered, merged.schema, merged.notes, policy)
 
