@@ -346,10 +346,7 @@ def _assigned(updates: Sequence[str], table: pa.Table, columns: DatasetColumns) 
     found = {}
     for name in updates:
         index = columns.stored.get_field_index(name)
-        if index >= 0:
-            found[name] = columns.stored.field(index).type
-        elif name not in columns.keys:
-            found[name] = table.schema.field(name).type
+        found[name] = (columns.stored if index >= 0 else table.schema).field(name).type
     return found
 
 

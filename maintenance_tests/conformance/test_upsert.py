@@ -236,6 +236,17 @@ def test_partitions_of_the_path_alone(engine: str, local: Lake) -> None:
         merge(local, {"id": [1], "month": [1]}, ["id"], engine)
 
 
+def test_a_file_outside_of_the_partitions_holds_their_column_itself(
+    engine: str, local: Lake
+) -> None:
+    local.write("1.parquet", {"id": [1, 2]})
+    local.write("month=01/1.parquet", {"id": [3]})
+    assert counts(merge(local, {"id": [1], "month": ["02"]}, ["id"], engine)) == (0, 1, 0)
+    held = [local.open(name).read().to_pydict() for name in local.files() if "/" not in name]
+    assert held == [{"id": [1, 2], "month": ["02", None]}]
+    assert local.read("month=01").to_pydict() == {"id": [3]}
+
+
 def test_new_rows_go_to_directories_as_they_are_spelled(local: Lake) -> None:
     local.write("month=01/1.parquet", {"id": [1], "month": [1]})
     merge(local, {"id": [2, 3], "month": [1, 12]}, ["id"])
