@@ -188,7 +188,7 @@ def test_new_data_is_fitted_anew_where_the_columns_changed_meanwhile(
     local: Lake, engine: str
 ) -> None:
     local.write("a.parquet", {"id": pa.array([1, 2], pa.int32()), "v": [1, 2]})
-    replaced = []
+    replaced: list[Progress] = []
 
     def replace_once(step: Progress) -> None:
         if step.phase == "execute" and not replaced:
