@@ -267,14 +267,15 @@ class _Schemas:
         self.ranges_of = ranges_of
         self.known = known or {}
         self._known: dict[str, FileSchema] = {}
-        self._last: tuple[Any, Any, FileSchema] | None = None
+        self._last: tuple[str, Any, FileSchema] | None = None
 
     def of(self, parquet: pq.ParquetFile) -> FileSchema:
         """The schema of a file, the same object for equal ones."""
-        parsed, stored = parquet.schema, parquet.metadata.metadata
+        # As text: `equals` sees leaves only, and takes a struct of another name for the same.
+        parsed, stored = str(parquet.schema), parquet.metadata.metadata
         last = self._last
         # Most files look like the one before: comparing is cheaper than describing.
-        if last is not None and stored == last[1] and parsed.equals(last[0]):
+        if last is not None and (parsed, stored) == last[:2]:
             return last[2]
         described = _file_schema(parquet)
         found = self._known.setdefault(described.fingerprint, described)
