@@ -289,7 +289,8 @@ def _file_schema(parquet: pq.ParquetFile) -> FileSchema:
     stored = parquet.metadata.metadata or {}
     digest = hashlib.sha256(arrow.serialize())
     paths = tuple(parquet.schema.column(i).path for i in range(len(parquet.schema)))
-    traits = paths, leaves, b"ARROW:schema" in stored, _annotations(parquet.schema, paths)
+    annotations, old = _annotations(parquet.schema, paths), _old_timestamps(parquet.schema)
+    traits = paths, leaves, b"ARROW:schema" in stored, annotations, old
     digest.update(repr(traits).encode())
     return FileSchema(arrow, digest.hexdigest(), *traits)
 
@@ -299,6 +300,16 @@ def _annotations(schema: Any, paths: tuple[str, ...]) -> tuple[str, ...]:
     if not any(path.endswith(".metadata") for path in paths):
         return ()
     return tuple(re.findall(r"^ *\w+ group .* \((Variant.*)\) \{$", str(schema), re.MULTILINE))
+
+
+def _old_timestamps(schema: Any) -> tuple[str, ...]:
+    columns = (schema.column(i) for i in range(len(schema)))
+    return tuple(
+        column.path
+        for column in columns
+        if column.converted_type.startswith("TIMESTAMP")
+        and "is_from_converted_type=true" in str(column.logical_type)
+    )
 
 
 def leaf_text(column: Any) -> str:
