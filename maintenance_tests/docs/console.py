@@ -5,18 +5,31 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-import tomllib
+import pyspark
 
 from maintenance_assets.cli.main import main
 from maintenance_tests.docs.pages import ROOT, Block
 
+JARS = Path(pyspark.__file__).parent / "jars"
+FROM_ELSEWHERE = {"dagster-dg-cli", "venv-pack"}
+"""Packages that pages name and that this one does not need."""
 SHELL_WORDS = {"cat", "cp", "mkdir", "export", "ls", "touch"}
 """Commands that a shell carries out in the page's own directory."""
+NOT_CARRIED_OUT = {
+    "spark-submit": "needs a cluster; its options and settings are compared with Spark's own",
+    "start-connect-server.sh": "starts a server; the suite has one of its own",
+    "python": "makes an environment, which needs a network",
+    "source": "enters that environment",
+    "venv-pack": "packs that environment; it is a program of its own",
+}
+"""Commands that are not run here, and why."""
 _ENDS_WITH = re.compile(r"#\s*ends with (\d+)\s*$")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _HEREDOC = re.compile(r"<<'?(\w+)'?")
@@ -86,6 +99,11 @@ class Console:
                 return _known_targets(targets)
             case ["pip", "install", *packages]:
                 return _known_packages(packages)
+            case ["spark-submit" | "start-connect-server.sh", *rest]:
+                check_spark_options(rest)
+                return 0
+            case [word, *_] if word in NOT_CARRIED_OUT:
+                return 0
             case [word, *_] if word in SHELL_WORDS:
                 return subprocess.run(["bash", "-euc", command], check=False).returncode
         raise AssertionError(f"nobody knows how to check `{command}`")
@@ -132,6 +150,15 @@ def parse_dagster(words: list[str]) -> None:
     command.make_context(command.name, list(words))
 
 
+def check_spark_options(words: list[str]) -> None:
+    """Options that Spark's own parser knows; settings are looked at for all pages together."""
+    launcher = next(JARS.glob("spark-launcher_*.jar"))
+    with zipfile.ZipFile(launcher) as jar:
+        parser = jar.read("org/apache/spark/launcher/SparkSubmitOptionParser.class")
+    for word in words:
+        assert not word.startswith("--") or word.encode() in parser, word
+
+
 def _known_targets(targets: list[str]) -> int:
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     known = set(re.findall(r"^([a-z]+):.*## ", text, re.MULTILINE))
@@ -146,7 +173,7 @@ def _known_packages(packages: list[str]) -> int:
     named = "\n".join([*project["dependencies"], *(p for one in extras.values() for p in one)])
     for package in packages:
         name, _, wanted = package.rstrip("]").partition("[")
-        assert name in {".", "maintenance-assets", "dagster-dg-cli"} or name in named, package
+        assert name in {".", "maintenance-assets", *FROM_ELSEWHERE} or name in named, package
         if name in {".", "maintenance-assets"}:
             assert not {one for one in wanted.split(",") if one} - set(extras), package
     return 0
