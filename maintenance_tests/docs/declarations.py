@@ -57,8 +57,8 @@ def _check_run_config(content: Any, folder: Path) -> None:
     datasets = folder / "datasets.yaml"
     defs = build_definitions(load_datasets(datasets))
     (op,) = content["ops"]
-    (job,) = (job for job in defs.jobs or () if op in {node.name for node in job.nodes})
-    assert isinstance(job, dagster.JobDefinition)
+    jobs = [job for job in defs.jobs or () if isinstance(job, dagster.JobDefinition)]
+    (job,) = (job for job in jobs if op in {node.name for node in job.nodes})
     dagster.validate_run_config(job, content)
 
 
@@ -68,4 +68,5 @@ def _check_instance(content: Any) -> None:
     assert set(content) <= set(known), set(content) - set(known)
     for name, options in content.get("storage", {}).items():
         assert name == "postgres", name
-        assert set(options) <= set(DagsterPostgresStorage.config_type())
+        fields: Any = DagsterPostgresStorage.config_type()
+        assert set(options) <= set(fields)

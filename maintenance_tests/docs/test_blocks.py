@@ -80,6 +80,7 @@ def bucket(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     if not fs.exists(BUCKET):
         fs.mkdir(BUCKET)
     fill(Lake(f"s3://{BUCKET}/trades", s3.storage_options))
+    monkeypatch.setenv("S3_ENDPOINT", s3.endpoint)
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3.endpoint)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)

@@ -24,14 +24,15 @@ def test_api_page_is_what_the_docstrings_say() -> None:
 
 
 def test_every_field_of_a_dataset_is_in_the_reference_with_its_default() -> None:
-    shown = {}
-    for names, default in re.findall(r"^\| (`[^|]+`) \|([^|]*)\|", text_of(DATASETS), re.M):
-        shown |= dict.fromkeys(re.findall(r"`(\w+)`", names), default.strip(" `"))
+    shown: dict[str, str] = {}
+    for names, text in re.findall(r"^\| (`[^|]+`) \|([^|]*)\|", text_of(DATASETS), re.M):
+        shown |= dict.fromkeys(re.findall(r"`(\w+)`", names), text.strip(" `"))
     assert set(shown) == set(DatasetConfig.model_fields)
     for name, field in DatasetConfig.model_fields.items():
         default: Any = None if field.is_required() else field.get_default(call_default_factory=True)
         if isinstance(default, str | int | float):
-            assert shown[name] == f"{default:g}" if isinstance(default, float) else str(default)
+            told = f"{default:g}" if isinstance(default, float) else str(default)
+            assert shown[name] == told, name
 
 
 def commands() -> dict[str, argparse.ArgumentParser]:
