@@ -17,13 +17,14 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 import s3fs
 
 from maintenance_tests.conftest import ONE_WORKER
 from maintenance_tests.datasets import Lake
-from maintenance_tests.docs.console import Console
+from maintenance_tests.docs.console import NOT_CARRIED_OUT, Console, commands_of
 from maintenance_tests.docs.declarations import check_yaml
 from maintenance_tests.docs.pages import ROOT, Block, blocks_of, pages
 from maintenance_tests.servers import KEY, SECRET, S3Server
@@ -165,5 +166,40 @@ def _shape(line: str) -> str:
 
 
 def test_every_exception_is_still_there() -> None:
-    known = {(page, block.first_line) for page in pages() for block in blocks_of(page)}
-    assert set(NOT_RUN) <= known
+    blocks = [block for page in pages() for block in blocks_of(page)]
+    assert set(NOT_RUN) <= {(block.page, block.first_line) for block in blocks}
+    commands = {command.split()[0] for block in blocks for command in _commands(block)}
+    assert set(NOT_CARRIED_OUT) <= commands
+
+
+def _commands(block: Block) -> list[str]:
+    return list(commands_of(block)) if block.language == "console" else []
+
+
+def test_output_that_was_not_printed_is_noticed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = Reader(folder, monkeypatch)
+    reader.follow(Block("page", 1, "python", "print('12 files became 3')\n"))
+    reader.follow(Block("page", 2, "text", "7 files became 1\n"))
+    with pytest.raises(AssertionError, match="not printed: '7 files become 1'"):
+        reader.follow(Block("page", 3, "text", "7 files become 1\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "parquet-maintenance status lake/nowhere\n",
+        "parquet-maintenance status lake/trades  # ends with 2\n",
+        "parquet-maintenance compact lake/trades --drop-run\n",
+        "dagster dev --workspaces workspace.yaml\n",
+        "make everything\n",
+        "pip install '.[s4]'\n",
+        "rm -rf lake\n",
+    ],
+)
+def test_a_command_that_does_not_work_is_noticed(
+    text: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises((AssertionError, click.UsageError)):
+        Reader(folder, monkeypatch).follow(Block("page", 1, "console", text))
