@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
@@ -40,6 +41,14 @@ class Database:
         path = self.url.database if self.url.drivername in ("sqlite", "duckdb") else None
         return os.path.dirname(path) if path else None
 
+    def identity(self) -> str:
+        """What tells this database from a copy of it, however it is addressed."""
+        kind = self.url.get_backend_name()
+        if kind != "postgresql":
+            return f"{kind}:{os.stat(str(self.url.database)).st_ino}"
+        query = text("SELECT oid FROM pg_database WHERE datname = current_database()")
+        return f"{kind}:{self.read(lambda connection: connection.execute(query).scalar_one())}"
+
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run some queries in one transaction."""
         return self._run(work, writes=False)
@@ -62,7 +71,7 @@ class Database:
             try:
                 with _turn(self.url, self._busy_seconds), self._connection(writes) as connection:
                     return _transact(connection, work)
-            except DBAPIError as error:
+            except (DBAPIError, PoolTimeout) as error:
                 if not _may_try_again(error):
                     raise _named(error) from error
                 if time.monotonic() > give_up:
@@ -99,17 +108,19 @@ def _transact(connection: Connection, work: Callable[[Connection], T]) -> T:
     return result
 
 
-def _may_try_again(error: DBAPIError) -> bool:
-    text = str(error).lower()
-    return any(mark in text for mark in (*_BUSY, *_GIVEN_UP))
+def _may_try_again(error: DBAPIError | PoolTimeout) -> bool:
+    if isinstance(error, PoolTimeout):
+        return True  # all connections are in the hands of other threads
+    told = str(error).lower()
+    return any(mark in told for mark in (*_BUSY, *_GIVEN_UP))
 
 
-def _named(error: DBAPIError) -> Exception:
+def _named(error: DBAPIError | PoolTimeout) -> Exception:
     return CatalogError(f"The catalog's database reports: {_first_line(error)}")
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig or error).splitlines()[0]
+def _first_line(error: DBAPIError | PoolTimeout) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def _checked_url(uri: str) -> URL:

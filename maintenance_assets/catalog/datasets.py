@@ -31,14 +31,15 @@ def create_dataset(
 
     def work(connection: Connection) -> DatasetState:
         dataset_id = lock_catalog(connection, "next_dataset_id")
-        _check_new(connection, name, root)
+        check_new(connection, name, root)
         _insert(connection, dataset_id, name, root, schema, partition_by, sort_by, options, uid)
         return dataset_state(connection, name)
 
     return database.write(work)
 
 
-def _check_new(connection: Connection, name: str, root: str) -> None:
+def check_new(connection: Connection, name: str, root: str) -> None:
+    """Raise unless the name is free, and the root apart from those of all datasets."""
     for other in connection.execute(select(t.dataset.c.name, t.dataset.c.root)):
         if other.name == name:
             raise CatalogError(f"There is a dataset {name!r} in the catalog already")
