@@ -117,7 +117,7 @@ def _method(node: ast.FunctionDef) -> str:
     if "property" in decorators or "field_validator" in decorators:
         returns = "" if node.returns is None else f": {ast.unparse(node.returns)}"
         return f"- `{node.name}{returns}` (property): {_doc(node)}"
-    return f"- `{_signature(node, node.name)}`: {_doc(node)}"
+    return f"- `{_signature(node, node.name)}`: {' '.join(_doc(node).split())}"
 
 
 def _signature(node: ast.FunctionDef, name: str) -> str:
