@@ -11,16 +11,26 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from maintenance_assets.catalog.live import CatalogLife
 from maintenance_assets.catalog.retention import Given
 from maintenance_assets.catalog.writer import LEASE_SECONDS
 from maintenance_assets.errors import IncompleteMaintenanceError
 from maintenance_assets.model.clustering import Curve
-from maintenance_assets.model.lakehouse import CatalogFile, Change, Commit, DatasetState, Pin
+from maintenance_assets.model.lakehouse import (
+    CatalogFile,
+    Change,
+    Commit,
+    DatasetState,
+    LiveFile,
+    OpenTransaction,
+    Pin,
+)
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.operations import (
     lake_admin,
     lake_adoption,
     lake_change,
+    lake_ducklake,
     lake_readers,
     lake_rewrite,
     lake_schema,
@@ -31,6 +41,7 @@ from maintenance_assets.operations.compact import CompactionPlanner
 from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_admin import FsckReport, VacuumResult
 from maintenance_assets.operations.lake_change import ChangeOutcome
+from maintenance_assets.operations.lake_ducklake import DuckLakeAccess
 from maintenance_assets.operations.lake_rewrite import RewriteOptions
 from maintenance_assets.operations.lake_scan import (
     Scan,
@@ -172,6 +183,10 @@ class Lakehouse:
         return FsckSummary(
             tuple(lake_admin.fsck(self._session, state) for state in self._states(dataset))
         )
+
+    def ducklake(self) -> DuckLakeAccess:
+        """Let DuckDB attach this catalog as a DuckLake to read; makes views in its database."""
+        return lake_ducklake.open_to_ducklake(self._session)
 
     def _states(self, name: str | None) -> Iterator[DatasetState]:
         names = self.datasets() if name is None else (name,)
@@ -383,9 +398,17 @@ class LakeDataset:
 
     # -- versions -----------------------------------------------------------------------------
 
-    def history(self) -> tuple[Commit, ...]:
-        """All versions, newest first."""
-        return self._session.reader.history(self._state.dataset_id)
+    def history(self, limit: int | None = None) -> tuple[Commit, ...]:
+        """All versions (or so many), newest first."""
+        return self._session.reader.history(self._state.dataset_id, limit)
+
+    def live_files(self) -> tuple[LiveFile, ...]:
+        """The files of the newest version with the times they came: a listing of what counts."""
+        return CatalogLife(self._session.database).files(self._state.dataset_id)
+
+    def transactions(self) -> tuple[OpenTransaction, ...]:
+        """Who is at work on the dataset, or died over it."""
+        return CatalogLife(self._session.database).transactions(self._state.dataset_id)
 
     def tag(self, name: str, version: int | None = None) -> int:
         """Give a version (the newest by default) a name; it will not expire."""

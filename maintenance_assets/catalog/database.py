@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, 
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from maintenance_assets.catalog.ducklake import DUCKDB_STORAGE
 from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.errors import CatalogBusyError, CatalogError, CommitUnknownError
@@ -76,7 +77,7 @@ class Database:
                     raise _named(error) from error
                 if time.monotonic() > give_up:
                     raise CatalogBusyError(
-                        f"The catalog '{self.url.render_as_string()}' was busy for "
+                        f"The catalog '{shown(self.url)}' was busy for "
                         f"{self._busy_seconds:.0f} seconds: {_first_line(error)}. Try again"
                     ) from error
             time.sleep(random.uniform(pause / 2, pause))
@@ -123,16 +124,23 @@ def _first_line(error: DBAPIError | PoolTimeout) -> str:
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
+def shown(url: URL) -> str:
+    """The address of a database without user, password and options, which may hold one too."""
+    host = f"{url.host or ''}{f':{url.port}' if url.port else ''}"
+    return f"{url.drivername.partition('+')[0]}://{host.rpartition('@')[2]}/{url.database or ''}"
+
+
 def _checked_url(uri: str) -> URL:
     if not isinstance(uri, str):
         raise ValueError(f"catalog_uri must be text, got {uri!r}")
     try:
         url = make_url(uri)
-    except ArgumentError as error:
-        raise ValueError(_EXPECTED.format(uri)) from error
+    except (ArgumentError, ValueError) as error:  # a port that is no number
+        # What cannot be taken apart may have a password anywhere: it is not repeated.
+        raise ValueError(_EXPECTED.format("something else")) from error
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
-        raise ValueError(_EXPECTED.format(url.render_as_string()))
+        raise ValueError(_EXPECTED.format(shown(url)))
     if kind == "postgresql":
         return url.set(drivername=_DRIVERS[kind])
     if not url.database or url.database == ":memory:":
@@ -154,7 +162,10 @@ def _engine(url: URL, busy_seconds: float) -> Engine:
                 return _sqlite_engine(url, busy_seconds)
             case "duckdb":
                 _make_directory(url)
-                return create_engine(url, poolclass=pool.NullPool)
+                settings = {"storage_compatibility_version": DUCKDB_STORAGE}
+                return create_engine(
+                    url, poolclass=pool.NullPool, connect_args={"config": settings}
+                )
             case _:
                 return create_engine(url, pool_pre_ping=True)
     except (ModuleNotFoundError, NoSuchModuleError) as error:

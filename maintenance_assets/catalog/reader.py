@@ -82,12 +82,13 @@ class CatalogReader:
         """A schema that the dataset has or had."""
         return self._database.read(lambda c: schema_of(c, dataset_id, schema_id))
 
-    def history(self, dataset_id: int) -> tuple[Commit, ...]:
-        """All versions, newest first."""
+    def history(self, dataset_id: int, limit: int | None = None) -> tuple[Commit, ...]:
+        """All versions (or so many), newest first."""
         query = (
             select(t.commit)
             .where(t.commit.c.dataset_id == dataset_id)
             .order_by(t.commit.c.version.desc())
+            .limit(limit)
         )
         rows = self._database.read(lambda c: c.execute(query).mappings().all())
         return tuple(commit_of(row) for row in rows)

@@ -498,8 +498,16 @@ def combined(results: Sequence[CompactionResult], started: float) -> CompactionR
         ),
         planned_groups=planned if first.stats.dry_run else None,
     )
+    plans = [result.plan for result in results]
+    plan = replace(
+        first.plan,
+        groups=tuple(group for plan in plans for group in plan.groups),
+        untouched=tuple(file for plan in plans for file in plan.untouched),
+        failures=tuple(failure for plan in plans for failure in plan.failures),
+    )
     return replace(
         first,
+        plan=plan,
         stats=total,
         rows=sum(result.rows for result in results),
         rows_after=sum(result.rows_after for result in results),

@@ -192,6 +192,18 @@ def refuse_formats_above(store: Store) -> None:
         folder = posixpath.dirname(folder)
 
 
+def refuse_adopted(store: Store) -> None:
+    """Raise if a catalog owns the directory, or the dataset that it is a partition of."""
+    folder, name = posixpath.split(store.root)
+    marks = [store.path(LAKEHOUSE_MARK)]
+    while "=" in name:  # a partition is adopted with its dataset
+        marks.append(f"{folder}/{LAKEHOUSE_MARK}")
+        folder, name = posixpath.split(folder)
+    for mark in marks:
+        if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
+            refuse_format(store, LAKEHOUSE_MARK, mark)
+
+
 def summaries_above(store: Store) -> list[str]:
     """`_metadata` of the dataset that this root is a partition of: it lists our files too."""
     found = []

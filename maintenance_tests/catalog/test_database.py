@@ -77,3 +77,18 @@ def test_threads_wait_for_a_connection_of_the_pool(postgres: str) -> None:
     for connection in held[1:]:
         connection.close()
     database.close()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://me:{}@host:port/lake",
+        "mysql://me:{}@host/lake",
+        "mysql://me:p@{}@host/lake?password={}",
+        "sqlite:/me:{}",
+    ],
+)
+def test_an_address_that_is_refused_does_not_show_its_password(uri: str) -> None:
+    with pytest.raises(ValueError, match="catalog_uri must be") as caught:
+        Database(uri.format(*["s3cr3t"] * 2))
+    assert "s3cr3t" not in f"{caught.value}{caught.value.__cause__}"
