@@ -9,6 +9,7 @@ import pytest
 
 from maintenance_assets.cli.exits import Exit
 from maintenance_assets.cli.parser import build_parser
+from maintenance_assets.orchestration.catalog_config import CatalogConfig
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_tests.docs.pages import ROOT, pages, prose_of, text_of
 
@@ -27,8 +28,9 @@ def test_every_field_of_a_dataset_is_in_the_reference_with_its_default() -> None
     shown: dict[str, str] = {}
     for names, text in re.findall(r"^\| (`[^|]+`) \|([^|]*)\|", text_of(DATASETS), re.M):
         shown |= dict.fromkeys(re.findall(r"`(\w+)`", names), text.strip(" `"))
-    assert set(shown) == set(DatasetConfig.model_fields)
-    for name, field in DatasetConfig.model_fields.items():
+    fields = CatalogConfig.model_fields | DatasetConfig.model_fields
+    assert set(shown) == set(fields)
+    for name, field in fields.items():
         default: Any = None if field.is_required() else field.get_default(call_default_factory=True)
         if isinstance(default, str | int | float):
             told = f"{default:g}" if isinstance(default, float) else str(default)
