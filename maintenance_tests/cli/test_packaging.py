@@ -17,8 +17,15 @@ import maintenance_assets
 from maintenance_tests.datasets import Lake, one_row_files
 
 PROJECT = Path(maintenance_assets.__file__).parents[1]
-SOURCES = ("maintenance_assets", "maintenance_tests", "examples")
-PAGES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+SOURCES = ("maintenance_assets", "maintenance_tests", "examples", "docs")
+PAGES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "dagster.yaml",
+)
 
 pytestmark = pytest.mark.skipif(
     not (PROJECT / "pyproject.toml").exists() or importlib.util.find_spec("hatchling") is None,
@@ -113,6 +120,7 @@ def test_the_source_distribution_can_be_tested(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
     assert {"maintenance_assets/py.typed", "maintenance_tests/conftest.py"} <= names
+    assert {"docs/README.md", "docs/images/asset.png", "CONTRIBUTING.md", "dagster.yaml"} <= names
 
 
 def test_the_version_is_said_in_one_voice(wheel: Path, installed: Path, tmp_path: Path) -> None:
