@@ -1,5 +1,7 @@
 """The planner resource: discovery, health and plans. It never touches an engine."""
 
+import json
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,11 +16,14 @@ from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.planning.compaction import plan_compaction
 from maintenance_assets.planning.health import Entry, measure_dataset, measure_partition
-from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import Listed, Store, open_store
+from maintenance_assets.storage.footer_cache import FooterCache
 from maintenance_assets.storage.lease import live_holders
 from maintenance_assets.storage.partition_listing import iter_partitions
 from maintenance_assets.storage.recovery import leftover_runs
+
+_FOOTERS = FooterCache()
+"""Of the whole process: a code server looks at the same datasets again and again."""
 
 
 class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg]
@@ -72,10 +77,12 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         return f"being maintained already: {holders[0].describe()}" if holders else None
 
     def plan(self, dataset: DatasetConfig) -> CompactionPlan:
-        """What compaction would do, exactly: footers are read."""
+        """What compaction would do, exactly: footers are read, of files that are new to us."""
         targets = dataset.target_mb_per_file, dataset.target_rows_per_file
         policy = CompactionPolicy.from_targets(*targets, dataset.compression)
-        return plan_compaction(discover(self.store(dataset)), policy)
+        place = dataset.path, json.dumps(dataset.storage_options, sort_keys=True, default=str)
+        snapshot = _FOOTERS.discover(place, self.store(dataset), time.time())
+        return plan_compaction(snapshot, policy)
 
     def in_need(self, dataset: DatasetConfig) -> dict[str, int]:
         """Files that compaction would save, by partition, where it is worth a run."""
