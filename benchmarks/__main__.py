@@ -12,10 +12,20 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import catalog, crud, engines, foundation, optimize, repartition, stitch
+from benchmarks import (
+    catalog,
+    commits,
+    crud,
+    discovery,
+    engines,
+    foundation,
+    optimize,
+    repartition,
+    stitch,
+)
 from benchmarks.harness import Line, machine, report
 
-PARTS = (foundation, engines, stitch, optimize, repartition, crud, catalog)
+PARTS = (foundation, engines, stitch, optimize, repartition, crud, catalog, commits, discovery)
 MEASURES = tuple(measure for part in PARTS for measure in part.MEASURES)
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 
