@@ -19,13 +19,27 @@ from benchmarks import (
     discovery,
     engines,
     foundation,
+    growth,
+    objects,
     optimize,
     repartition,
     stitch,
 )
 from benchmarks.harness import Line, machine, report
 
-PARTS = (foundation, engines, stitch, optimize, repartition, crud, catalog, commits, discovery)
+PARTS = (
+    foundation,
+    engines,
+    stitch,
+    objects,
+    optimize,
+    repartition,
+    crud,
+    catalog,
+    commits,
+    discovery,
+    growth,
+)
 MEASURES = tuple(measure for part in PARTS for measure in part.MEASURES)
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 
@@ -34,7 +48,7 @@ def main() -> int:
     """Run one case (`--case`, used by the benchmark itself) or the whole benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", nargs=2, metavar=("NAME", "JSON"), help=argparse.SUPPRESS)
-    parser.add_argument("--only", help="run the measures whose name contains this; write nothing")
+    parser.add_argument("--only", help="run the measures whose name contains this; write no report")
     arguments = parser.parse_args()
     if arguments.case:
         name, text = arguments.case
