@@ -54,7 +54,7 @@ def main() -> int:
         name, text = arguments.case
         print(json.dumps(CASES[name](json.loads(text))))
         return 0
-    console = Console()
+    console, facts = Console(), machine()
     lines: list[Line] = []
     for measure in MEASURES:
         if arguments.only and arguments.only not in measure.__name__:
@@ -65,7 +65,7 @@ def main() -> int:
             work = Path(folder) / "data"
             work.mkdir()
             lines += measure(work)
-    report(lines, machine(), console, save=not arguments.only)
+    report(lines, facts, console, save=not arguments.only)
     return 0 if all(line.holds for line in lines) else 1
 
 

@@ -14,7 +14,7 @@ PYARROW, DUCKDB, COPY = "ours on pyarrow", "ours on duckdb", "raw byte copy"
 PEERS = ("DuckDB COPY", "Polars sink", "PyArrow write_dataset", "delta-rs compact")
 # Name, files, rows of a file, rows of a row group.
 KINDS = (
-    ("S3, healthy row groups (2 MB)", 12, 900_000, 100_000),
+    ("S3, healthy row groups (2 MB)", 8, 900_000, 100_000),
     ("S3, tiny row groups (1,000 rows)", 200, 10_000, 1_000),
 )
 Options = dict[str, Any]

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
 
-ROUNDS = 3
+ROUNDS, ROUNDS_HEALTHY = 2, 3
 SCALE = float(os.environ.get("STITCH_SCALE", "1"))
 """A smaller run for a machine that is shared."""
 OURS, COPY = "ours", "raw byte copy"
@@ -163,17 +163,17 @@ def stitching(work: Path) -> list[Line]:
         written = run_case(
             "write_ticks", folder=source, files=files, rows=rows, group_rows=group_rows
         )
-        best = _best_of_rounds(work, source)
+        best = _best_of_rounds(work, source, ROUNDS_HEALTHY if healthy else ROUNDS)
         case = f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB"
         lines += _compared(case, best, healthy=healthy)
         shutil.rmtree(source)
     return lines
 
 
-def _best_of_rounds(work: Path, source: Path) -> dict[str, dict[str, Any]]:
+def _best_of_rounds(work: Path, source: Path, rounds: int) -> dict[str, dict[str, Any]]:
     """All take turns, so that a slow moment of the machine does not hit one of them only."""
     best: dict[str, dict[str, Any]] = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for tool in (OURS, COPY, *PEERS):
             folder, target = work / "input", work / "output"
             shutil.copytree(source, folder)
