@@ -163,7 +163,9 @@ def _write(
     policy = options.policy
     stream = incoming(data)
     state = session.reader.dataset(name)
-    with session.transaction(state, operation, options.txn_id) as transaction:
+    # Without partitions it is clear where the first file goes.
+    known = () if state.partition_by else ("",)
+    with session.transaction(state, operation, options.txn_id, known) as transaction:
         if transaction.ticket.committed_version is not None:
             transaction.done = True
             return _earlier(session, state, operation, transaction.ticket.committed_version)
