@@ -27,12 +27,29 @@ _GIVEN_UP = ("transactioncontext error", "conflict on", "deadlock", "could not s
 class Database:
     """A catalog's database, with its tables in place."""
 
-    def __init__(self, uri: str, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, uri: str, busy_seconds: float = BUSY_SECONDS, *, create: bool = True
+    ) -> None:
         self.url = _checked_url(uri)
         self._busy_seconds = busy_seconds
+        if not create:
+            self._require_file()
         self._engine = _engine(self.url, busy_seconds)
-        if self.read(schema_version) != len(STEPS):
+        found = self.read(schema_version)
+        if not found and not create:
+            raise FileNotFoundError(f"There is no catalog in '{self.shown}'")
+        if found != len(STEPS):
             self.write(migrate)
+
+    def _require_file(self) -> None:
+        """A database that is a file would otherwise be made by being opened."""
+        if self.directory is not None and not os.path.isfile(str(self.url.database)):
+            raise FileNotFoundError(f"Catalog '{self.shown}' does not exist")
+
+    @property
+    def shown(self) -> str:
+        """The URI without its secrets, for messages."""
+        return shown_url(self.url)
 
     @property
     def directory(self) -> str | None:
@@ -67,7 +84,7 @@ class Database:
                     raise _named(error) from error
                 if time.monotonic() > give_up:
                     raise CatalogBusyError(
-                        f"The catalog '{self.url.render_as_string()}' was busy for "
+                        f"The catalog '{self.shown}' was busy for "
                         f"{self._busy_seconds:.0f} seconds: {_first_line(error)}. Try again"
                     ) from error
             time.sleep(random.uniform(pause / 2, pause))
@@ -118,10 +135,12 @@ def _checked_url(uri: str) -> URL:
     try:
         url = make_url(uri)
     except ArgumentError as error:
-        raise ValueError(_EXPECTED.format(uri)) from error
+        # What cannot be parsed cannot be told from a password either.
+        scheme = uri.partition("://")[0] if "://" in uri else ""
+        raise ValueError(_EXPECTED.format(f"{scheme}://..." if scheme else "...")) from error
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
-        raise ValueError(_EXPECTED.format(url.render_as_string()))
+        raise ValueError(_EXPECTED.format(shown_url(url)))
     if kind == "postgresql":
         return url.set(drivername=_DRIVERS[kind])
     if not url.database or url.database == ":memory:":
@@ -134,6 +153,11 @@ _EXPECTED = (
     "catalog_uri must be 'sqlite:///file', 'duckdb:///file' or 'postgresql://user@host/name', "
     "got '{}'"
 )
+
+
+def shown_url(url: URL) -> str:
+    """A URL without its password; options may hold one as well, so they are left out."""
+    return url.set(query={}).render_as_string(hide_password=True)
 
 
 def _engine(url: URL, busy_seconds: float) -> Engine:

@@ -38,6 +38,8 @@ def exit_of_error(error: Exception) -> Exit:
             | errors.LeaseLostError()
             | errors.PlanOutdatedError()
             | errors.ConcurrentChangeError()
+            | errors.CommitConflictError()
+            | errors.CatalogBusyError()
         ):
             return Exit.TRY_AGAIN
         case errors.UnsupportedDatasetError() | errors.DatasetConfigError():
@@ -84,7 +86,8 @@ def _is_foreign(error: BaseException) -> bool:
 
 
 def _has_changed(result: Any) -> bool:
-    stats = getattr(result, "stats", None)
+    # Of a dataset in a catalog, the figures are one level below the version.
+    stats = getattr(getattr(result, "result", result), "stats", None)
     return bool(
         getattr(stats, "compacted_file_count", 0) or getattr(stats, "partitions_affected", 0)
     )

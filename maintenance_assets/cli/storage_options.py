@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 OPTIONS_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS"
+CATALOG_VARIABLE = "MAINTENANCE_CATALOG"
 FILE_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS_FILE"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WORDS = {"true": True, "false": False, "null": None}
@@ -84,7 +85,7 @@ def _set(options: dict[str, Any], text: str, number: int, environment: Mapping[s
 def _filled(value: Any, environment: Mapping[str, str]) -> Any:
     """`${NAME}` is taken from the environment, so that secrets need not be written down."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match[1], environment), value)
+        return filled(value, "storage options", environment)
     if isinstance(value, Mapping):
         return {key: _filled(inner, environment) for key, inner in value.items()}
     if isinstance(value, list):
@@ -92,10 +93,16 @@ def _filled(value: Any, environment: Mapping[str, str]) -> Any:
     return value
 
 
-def _variable(name: str, environment: Mapping[str, str]) -> str:
-    if name not in environment:
-        raise ValueError(f"environment variable {name} is not set, and storage options use it")
-    return environment[name]
+def filled(text: str, user: str, environment: Mapping[str, str] | None = None) -> str:
+    """The text with each `${NAME}` taken from the environment; `user` is who needs it."""
+    known = os.environ if environment is None else environment
+
+    def value_of(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            raise ValueError(f"environment variable {match[1]} is not set, and {user} needs it")
+        return known[match[1]]
+
+    return _VARIABLE.sub(value_of, text)
 
 
 def from_process(given: Sequence[str], file: str | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -20,8 +20,10 @@ from maintenance_assets.model.lakehouse import (
     TableSchema,
     Tombstone,
 )
-from maintenance_assets.operations.lake_files import describe_listed
-from maintenance_assets.operations.lake_rewrite import WORK_FOLDER, remove_work_folder
+from maintenance_assets.model.progress import ProgressCallback
+from maintenance_assets.model.status import DatasetStatus
+from maintenance_assets.operations.lake_files import describe_listed, listed_of
+from maintenance_assets.operations.lake_rewrite import WORK_FOLDER, in_scope, remove_work_folder
 from maintenance_assets.operations.lake_session import (
     LakeSession,
     delete_files,
@@ -31,6 +33,7 @@ from maintenance_assets.operations.lake_session import (
     require_ours,
     write_mark,
 )
+from maintenance_assets.operations.status import Judging, judge
 from maintenance_assets.planning.evolution import new_schema, plain_field
 from maintenance_assets.planning.partitions import known_partition_keys, parse_partition
 from maintenance_assets.planning.placement import check_partition_type
@@ -246,7 +249,7 @@ def vacuum(
     if retention < RETENTION and not (force or dry_run):
         raise ValueError(
             f"retention below {RETENTION.days} days may take files from readers that are at work. "
-            "Say force=True if there are none"
+            "If there are none, say so: force=True, or --force in a shell"
         )
     if dry_run:
         limit = datetime.now(UTC) - retention
@@ -292,6 +295,31 @@ def expire(
     if not isinstance(moment, datetime):
         raise ValueError(f"older_than must be a timedelta or datetime, got {older_than!r}")
     return session.retention.expire(state.dataset_id, moment, retain_last, dry_run)
+
+
+# -- looking ----------------------------------------------------------------------------------
+
+
+def status(
+    session: LakeSession,
+    state: DatasetState,
+    *,
+    partition_filter: Any = None,
+    on_progress: ProgressCallback | None = None,
+    **options: Any,
+) -> DatasetStatus:
+    """How the files of the newest version are."""
+    store = session.store(state)
+    judging = Judging.of(**options)
+    listed = [listed_of(store, file) for file in in_scope(session, state, partition_filter)]
+    return replace(
+        judge(store, listed, judging, on_progress),
+        dataset=f"{state.name} in {store.shown}",
+        holders=tuple(
+            f"transaction {txn_id} is open"
+            for txn_id in session.reader.open_transactions(state.dataset_id)
+        ),
+    )
 
 
 # -- checking ---------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def rewrite(
 ) -> tuple[int | None, list[tuple[Planner, "LakeRewrite", CompactionResult]]]:
     """Rewrite what the planner finds; the version that came of it, None when there was nothing."""
     state = session.reader.dataset(name)
-    files = _in_scope(session, state, options.partition_filter)
+    files = in_scope(session, state, options.partition_filter)
     physical = session.reader.physical_schemas(state.dataset_id)
     version = None
     done = []
@@ -120,9 +120,10 @@ def rewrite(
     return version, done
 
 
-def _in_scope(
+def in_scope(
     session: LakeSession, state: DatasetState, partition_filter: Any
 ) -> tuple[CatalogFile, ...]:
+    """The files of the newest version that a filter means."""
     files = session.reader.files(state.dataset_id, state.head)
     chosen = parse_partition_filter(partition_filter)
     if chosen is None:
@@ -393,6 +394,7 @@ class LakeRewrite:
             rows=before.total_rows,
             rows_after=after.total_rows,
             schema=self.state.schema.arrow,
+            dataset=self.state.name,
             seconds=0.0,
             publish="none" if self.version is None else "exchange",
             passes=0 if self.version is None else 1,

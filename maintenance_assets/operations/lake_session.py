@@ -48,10 +48,15 @@ class LakeSession:
 
     @classmethod
     def open(
-        cls, uri: str, storage_options: Mapping[str, Any] | None, lease: timedelta
+        cls,
+        uri: str,
+        storage_options: Mapping[str, Any] | None,
+        lease: timedelta,
+        *,
+        create: bool = True,
     ) -> "LakeSession":
         """Connect, and make or bring up to date the tables where needed."""
-        database = Database(uri)
+        database = Database(uri, create=create)
         return cls(
             database,
             CatalogReader(database),
