@@ -42,14 +42,16 @@ def _from_text(text: str, source: str) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    import yaml
+    from maintenance_assets.planning.plain_yaml import load_yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"Storage options file '{path}' does not exist") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         raise ValueError(f"storage options file '{path}' is neither JSON nor YAML") from None
+    except ValueError as error:
+        raise ValueError(f"storage options file '{path}': {error}") from None
     return _checked(content, f"storage options file '{path}'")
 
 

@@ -313,6 +313,7 @@ class LakeRewrite:
         for path, wanted in zip(paths, final, strict=True):
             if path != wanted:
                 store.move(path, wanted)
+            store.copy_permissions(group.files[0].path, wanted, is_copy=True)
         files = []
         for path in final:
             listed = store.stat(path)

@@ -137,7 +137,8 @@ class LakeTransaction:
                 self.reserve({directory: 1})
             path = self._free[directory].pop(0)
             self._handed_out.append(path)
-            return self.store.path(path)
+        self.store.make_partition(self.store.path(directory))
+        return self.store.path(path)
 
     def rebase(self) -> None:
         """Continue from the newest version."""
