@@ -206,7 +206,9 @@ def test_a_cooldown_is_kept(local: Lake) -> None:
     two_days(local)
     with location(local, cooldown_minutes=60) as place:
         found = place.tick()
-        assert found.skip_message == "2 partition(s) looked at: 2 x written lately (cooldown 3600 s)"
+        assert (
+            found.skip_message == "2 partition(s) looked at: 2 x written lately (cooldown 3600 s)"
+        )
 
 
 def test_a_cap_is_kept(local: Lake) -> None:
