@@ -75,7 +75,9 @@ def _unfolded(text: str) -> str:
     message, *rest = text.splitlines() or [""]
     if len(rest) == 2 and set(rest[1].strip()) == {"^"}:
         start, end = rest[1].index("^"), len(rest[1].rstrip())
-        return f"{message} (at '{rest[0][start:end]}' in: {rest[0].strip()})"
+        place = rest[0][start:end]
+        where = f"at '{place}' in" if place else "at the end of"
+        return f"{message} ({where}: {rest[0].strip()})"
     return re.sub(r"\s*[\r\n]+\s*", " ", text).strip()
 
 
