@@ -87,6 +87,12 @@ class CatalogWriter:
             connection.execute(insert(t.transaction).values(row))
             return Ticket(dataset_id, txn_id, 1, head, operation)
         if found["state"] == "committed":
+            if found["operation"] != operation:
+                raise CatalogError(
+                    f"txn_id '{txn_id}' is that of a {found['operation']}, which is version "
+                    f"{found['version']}: this {operation} needs an id of its own. Nothing was "
+                    "changed"
+                )
             return Ticket(dataset_id, txn_id, found["fence"], head, operation, found["version"])
         # A later call with the same id supersedes the earlier one, which can commit no more.
         fence = found["fence"] + 1
@@ -140,6 +146,9 @@ class CatalogWriter:
         while True:
             try:
                 return self._commit(current, change)
+            except LeaseLostError:
+                # Also raised when the commit was confirmed to a connection that then broke.
+                return self._committed_by(current)
             except CommitUnknownError as error:
                 logger.warning("asking whether transaction %s is in: %s", ticket.txn_id, error)
                 resolved = self._resolve(current, give_up)
@@ -161,6 +170,23 @@ class CatalogWriter:
             return applied
 
         return Committed(self._database.write(work).version)
+
+    def _committed_by(self, ticket: Ticket) -> Committed:
+        """The version that this very ticket made; LeaseLostError if it made none."""
+
+        def work(connection: Connection) -> Committed:
+            row = t.transaction.c
+            query = select(row.version).where(
+                _is_txn(ticket.dataset_id, ticket.txn_id),
+                row.state == "committed",
+                row.fence == ticket.fence,
+            )
+            version = connection.execute(query).scalar()
+            if version is None:
+                raise _lost(ticket)
+            return Committed(version)
+
+        return self._database.read(work)
 
     def _settle_intents(self, connection: Connection, ticket: Ticket, applied: Applied) -> None:
         """Intents that became files are done with; the others may have left bytes."""
@@ -253,8 +279,12 @@ def _fence(connection: Connection, ticket: Ticket, **values: object) -> None:
         .values(**values)
     )
     if changed.rowcount != 1:
-        raise LeaseLostError(
-            f"Transaction '{ticket.txn_id}' ({ticket.operation}) is not open any more: it paused "
-            "for longer than its lease and was given up, or was started again. Nothing was "
-            "committed; run the operation again"
-        )
+        raise _lost(ticket)
+
+
+def _lost(ticket: Ticket) -> LeaseLostError:
+    return LeaseLostError(
+        f"Transaction '{ticket.txn_id}' ({ticket.operation}) is not open any more: it paused "
+        "for longer than its lease and was given up, or was started again. Nothing was "
+        "committed; run the operation again"
+    )

@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import hashlib
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.reader import CatalogReader
@@ -24,6 +25,7 @@ from maintenance_assets.errors import (
     LeaseLostError,
     MaintenanceError,
     UnsupportedDatasetError,
+    VersionExpiredError,
 )
 from maintenance_assets.model.lakehouse import Change, DatasetState, Ticket
 from maintenance_assets.operations.naming import output_name, uuid7
@@ -31,8 +33,11 @@ from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
 from maintenance_assets.storage.filesystems import Store, open_store
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MARK_FILE = f"{LAKEHOUSE_MARK}/dataset.json"
+WORK_FOLDER = f"{LAKEHOUSE_MARK}/work"
+"""Where engines write whose names are their own until the driver has chosen among attempts."""
 _DELETERS = 16
 
 
@@ -68,6 +73,18 @@ class LakeSession:
     def open_path(self, path: object) -> Store:
         """The store of a path."""
         return open_store(path, storage_options=self.storage_options)
+
+    def at_newest(self, name: str, look: Callable[[DatasetState], T]) -> T:
+        """Look at the newest version; again if it was replaced and expired at that moment."""
+        state = self.reader.dataset(name)
+        while True:
+            try:
+                return look(state)
+            except VersionExpiredError:
+                newer = self.reader.dataset(name)
+                if newer.head == state.head:
+                    raise  # it is an older version that was asked for
+                state = newer
 
     def store(self, state: DatasetState) -> Store:
         """The store of a dataset."""
@@ -159,6 +176,7 @@ class LakeTransaction:
             paths = self.session.writer.abort(self.ticket)
             marked = self.session.retention.mark_aborted(self.state.dataset_id, sorted(paths))
             delete_files(self.store, marked)
+            remove_work_folder(self.store, self.ticket.txn_id)
             self.session.retention.record_deleted(self.state.dataset_id, marked)
         except LeaseLostError:
             logger.info("transaction %s was ended by another process", self.ticket.txn_id)
@@ -171,6 +189,7 @@ class LakeTransaction:
         try:
             if self.session.reader.is_aborted(self.state.dataset_id, self.ticket.txn_id):
                 delete_files(self.store, self._handed_out)
+                remove_work_folder(self.store, self.ticket.txn_id)
         except (MaintenanceError, OSError) as error:
             logger.warning("fsck() may find files that nobody needs: %s", error)
 
@@ -207,6 +226,16 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
         list(pool.map(lambda path: store.delete(inner_path(store, path)), paths))
 
 
+def work_folder(txn_id: str) -> str:
+    """Where a transaction stages files; its id may be any text of a user, even `../..`."""
+    return f"{WORK_FOLDER}/{hashlib.sha256(txn_id.encode()).hexdigest()}"
+
+
+def remove_work_folder(store: Store, txn_id: str) -> None:
+    """Remove what a transaction staged."""
+    store.delete_tree(store.path(work_folder(txn_id)))
+
+
 def inner_path(store: Store, relative: str) -> str:
     """The full path of a file of the catalog; it has to lie in the dataset, spelled plainly."""
     parts = relative.split("/")
@@ -232,14 +261,19 @@ def read_mark(store: Store) -> dict[str, str] | None:
     return found
 
 
-def write_mark(store: Store, catalog_uid: str, uid: str, name: str) -> None:
+def write_mark(session: LakeSession, store: Store, uid: str, name: str) -> None:
     """Say that a directory belongs to a dataset of a catalog."""
-    mark = {"catalog": catalog_uid, "dataset": uid, "name": name}
+    mark = {
+        "catalog": session.reader.catalog_uid(),
+        "database": session.database.identity(),
+        "dataset": uid,
+        "name": name,
+    }
     store.write_durably(store.path(MARK_FILE), json.dumps(mark).encode())
 
 
 def remove_mark(store: Store) -> None:
-    """Make a directory nobody's again."""
+    """Make a directory nobody's again; one that has no mark is."""
     store.delete_tree(store.path(LAKEHOUSE_MARK))
 
 
@@ -254,6 +288,13 @@ def require_ours(session: LakeSession, state: DatasetState, store: Store) -> Non
         )
     if mark.get("catalog") != session.reader.catalog_uid():
         raise CatalogError(f"'{store.shown}' belongs to another catalog. Nothing was deleted")
+    if mark.get("database") != session.database.identity():
+        # Each of two copies thinks that nobody needs what only the other one has.
+        raise CatalogError(
+            f"'{store.shown}' belongs to this catalog as it was in another database "
+            f"({mark.get('database')}): this one was copied or moved. Nothing was deleted. If the "
+            "other one is not used any more, call recover(moved=True)"
+        )
 
 
 def refuse_owned(session: LakeSession, store: Store) -> None:

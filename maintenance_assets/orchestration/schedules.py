@@ -70,6 +70,23 @@ def build_optimize_schedule(
     ]
 
 
+def build_cleanup_schedule(
+    dataset: DatasetConfig, job: dagster.JobDefinition | None
+) -> list[dagster.ScheduleDefinition]:
+    """The schedule `<dataset>__scheduled_cleanup` of a dataset with versions; it ships stopped."""
+    if job is None or dataset.catalog is None:
+        return []
+    return [
+        dagster.ScheduleDefinition(
+            name=f"{dataset.safe_name}__scheduled_cleanup",
+            cron_schedule=dataset.catalog.cleanup_cron,
+            job=job,
+            tags={DATASET_TAG: dataset.key},
+            description=f"Expires old versions of {dataset.key} and deletes what they needed.",
+        )
+    ]
+
+
 def _each(dataset: DatasetConfig, found: Tick, instance: dagster.DagsterInstance) -> Asked:
     if not found.requests:
         yield dagster.SkipReason(skip_reason(dataset, found))

@@ -103,7 +103,7 @@ def _require_directory(store: Store, exists: bool, is_directory: bool) -> None:
 def _walk_local(store: Store, folder: str) -> Iterator[Listed]:
     with _entries_of(store, folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            _refuse_format(store, entry.name, entry.path)
+            refuse_format(store, entry.name, entry.path)
             hidden = entry.name.startswith(("_", "."))
             if entry.is_symlink() and not hidden:
                 raise UnsupportedDatasetError(
@@ -142,7 +142,7 @@ def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:
     for entry in entries:
         segments = store.relative(entry.path).split("/")
         for segment in segments[:-1]:
-            _refuse_format(store, segment, entry.path)
+            refuse_format(store, segment, entry.path)
         _refuse_iceberg(store, segments, entry.path)
         hidden = [segment for segment in segments if segment.startswith(("_", "."))]
         if segments[-1] == "_metadata" and len(hidden) == 1:
@@ -161,7 +161,8 @@ def _require_version(store: Store, entry: Listed) -> None:
         )
 
 
-def _refuse_format(store: Store, name: str, path: str) -> None:
+def refuse_format(store: Store, name: str, path: str) -> None:
+    """Raise if a folder of this name says that another tool owns what is around it."""
     if name in _FORMAT_MARKS:
         raise UnsupportedDatasetError(
             f"'{store.shown}' holds or lies in {_FORMAT_MARKS[name]} ('{name}' at '{path}'). "
@@ -186,10 +187,22 @@ def refuse_formats_above(store: Store) -> None:
         for name in _FORMAT_MARKS:
             mark = f"{folder}/{name}"
             if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
-                _refuse_format(store, name, mark)
+                refuse_format(store, name, mark)
         for name in _names(store, f"{folder}/metadata"):
             _refuse_iceberg(store, ["metadata", name], f"{folder}/metadata/{name}")
         folder = posixpath.dirname(folder)
+
+
+def refuse_adopted(store: Store) -> None:
+    """Raise if a catalog owns the directory, or the dataset that it is a partition of."""
+    folder, name = posixpath.split(store.root)
+    marks = [store.path(LAKEHOUSE_MARK)]
+    while "=" in name:  # a partition is adopted with its dataset
+        marks.append(f"{folder}/{LAKEHOUSE_MARK}")
+        folder, name = posixpath.split(folder)
+    for mark in marks:
+        if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
+            refuse_format(store, LAKEHOUSE_MARK, mark)
 
 
 def summaries_above(store: Store) -> list[str]:

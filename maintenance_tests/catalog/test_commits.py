@@ -174,6 +174,48 @@ def test_the_same_transaction_id_commits_once(house: Lakehouse) -> None:
     assert (ids(dataset), on_disk(dataset)) == ([1], 1)
 
 
+@pytest.mark.parametrize("txn_id", ["../..", ".", "/", "a/../../..", "x" * 300, "é\n'"])
+def test_a_transaction_id_may_be_any_text(small: Lakehouse, txn_id: str) -> None:
+    """A failed write and a recovery clean up after it, and after nothing else."""
+    dataset = numbers(small, 1)
+    with pytest.raises(SchemaMismatchError):
+        dataset.append({"id": ["x"]}, txn_id=txn_id)
+    session = LakeSession.open(f"sqlite:///{small._session.database.url.database}", None, NOW)
+    state = session.reader.dataset("numbers")
+    session.writer.begin(state.dataset_id, "append", txn_id, "me")
+    assert [given.txn_id for given in small.recover()["numbers"]] == [txn_id]
+    assert (ids(dataset), on_disk(dataset)) == ([0], 1)
+    assert dataset.append({"id": [1]}, txn_id=txn_id).version == 2
+    assert small.fsck().problems == ()
+
+
+def test_a_transaction_id_belongs_to_one_operation(small: Lakehouse) -> None:
+    dataset = numbers(small)
+    dataset.append({"id": [1]}, txn_id="load")
+    with pytest.raises(CatalogError, match="'load' is that of a append, which is version 1"):
+        dataset.overwrite({"id": [2]}, txn_id="load")
+    assert ids(dataset) == [1]
+
+
+def test_a_commit_that_is_carried_out_twice_is_one_version(small: Lakehouse) -> None:
+    """Closing the connection may fail after the commit: the transaction is then tried again."""
+    dataset = numbers(small)
+    database = small._session.database
+    once = iter([True])
+
+    def twice(work: Any) -> Any:
+        result = Database.write(database, work)
+        if getattr(result, "version", 0) and next(once, False):
+            return Database.write(database, work)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "write", twice)
+        assert dataset.append({"id": [1]}).version == 1
+    assert next(once, None) is None
+    assert (ids(dataset), on_disk(dataset), dataset.version) == ([1], 1, 1)
+
+
 def test_a_writer_that_pauses_for_too_long_cannot_commit(catalog_uri: str, tmp_path: Path) -> None:
     with Lakehouse(catalog_uri, tmp_path / "lake") as house:
         dataset = numbers(house, 1)

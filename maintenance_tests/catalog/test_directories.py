@@ -1,6 +1,7 @@
 """Directories are adopted and given back, and no spelling of a path leads vacuum to a live file."""
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,45 @@ def test_vacuum_refuses_a_directory_that_is_not_the_one_it_knows(
     small.recover()
     assert clean(small) == 1
     assert ids(dataset) == [2]
+
+
+def test_a_copy_of_a_catalog_deletes_nothing_that_the_other_needs(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    dataset = small.create_dataset("d", data={"id": [1]})
+    dataset.append({"id": [2]})
+    small.close()
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        copy.dataset("d").compact()
+        copy.expire_snapshots(NOW)
+        with pytest.raises(CatalogError, match=r"copied or moved\. Nothing was deleted"):
+            copy.vacuum(NOW, dry_run=False, force=True)
+        with pytest.raises(CatalogError, match="copied or moved"):
+            copy.unregister("d")
+        assert ids(dataset) == [1, 2]
+    (tmp_path / "catalog.db").rename(tmp_path / "renamed.db")
+    with Lakehouse(f"sqlite:///{tmp_path}/renamed.db") as renamed:
+        renamed.dataset("d").compact()
+        assert clean(renamed) == 2
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        copy.recover()
+        with pytest.raises(CatalogError, match="copied or moved"):
+            copy.vacuum(NOW, dry_run=False, force=True)
+        copy.recover(moved=True)
+        assert copy.vacuum(NOW, dry_run=False, force=True)[0].dataset == "d"
+    with (
+        Lakehouse(f"sqlite:///{tmp_path}/renamed.db") as renamed,
+        pytest.raises(CatalogError, match="copied or moved"),
+    ):
+        renamed.vacuum(NOW, dry_run=False, force=True)
+
+
+def test_a_database_is_told_from_others_on_every_server(catalog_uri: str, tmp_path: Path) -> None:
+    with Lakehouse(catalog_uri, tmp_path / "lake") as house:
+        house.create_dataset("d", data={"id": [1]}).overwrite({"id": [2]})
+    with Lakehouse(catalog_uri, tmp_path / "lake") as again:
+        assert clean(again) == 1
 
 
 @pytest.mark.parametrize("spelling", ["{}//", "{}/.", "file://{}", "./{}", "{}/x/..", "link"])

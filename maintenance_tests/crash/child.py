@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -99,6 +100,7 @@ def install(steps: Steps, *, ordered: bool) -> None:
 
 def victim(command: dict[str, Any], pipe: int) -> None:
     """The forked process: does the work, or dies on the way."""
+    tempfile.tempdir = command["spill"]
     steps = Steps(command["kill_at"], command["after"])
     install(steps, ordered=command["ordered"])
     if command["action"] == "recover":

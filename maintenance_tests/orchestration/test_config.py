@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from maintenance_assets import DatasetConfig, DatasetConfigError, build_definitions
+from maintenance_assets.orchestration.catalog_config import CatalogConfig
 from maintenance_assets.orchestration.config import load_datasets, parse_datasets
 from maintenance_assets.storage.filesystems import open_store
 
@@ -74,7 +75,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tags", {"a b": "c"}, "invalid tag key"),
     ("group", "a b", "not a valid asset group name"),
     ("description", 3, "valid string"),
-    ("target_mb_perfile", 1, "is not known. Known fields: key, path"),
+    ("target_mb_perfile", 1, "is not known. Known fields: key, catalog, path"),
 ]
 
 
@@ -386,4 +387,5 @@ def test_the_readme_explains_every_field() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     _, reference = readme.split("### datasets.yaml")
     table = reference.split("###")[0]
-    assert [field for field in DatasetConfig.model_fields if f"`{field}`" not in table] == []
+    fields = [*DatasetConfig.model_fields, *CatalogConfig.model_fields]
+    assert [field for field in fields if f"`{field}`" not in table] == []
