@@ -132,11 +132,8 @@ def bind_update(
         tuple(new.items()),
         moves,
     )
-    assigned = {
-        name: _stored_type(name, value, columns)
-        for name, value in new.items()
-        if name in columns.stored.names or name not in columns.keys
-    }
+    # Also keys: a file of another depth holds what its path has no segment for.
+    assigned = {name: _stored_type(name, value, columns) for name, value in new.items()}
     return BoundUpdate(
         RowsWhere(bound, columns.select(found), moving, moves),
         rule,

@@ -14,7 +14,7 @@ from maintenance_assets.planning.change_plan import Changes, FileOutcome, Survey
 from maintenance_assets.planning.changes import Merging, RowsByKey
 from maintenance_assets.planning.dataset_columns import DatasetColumns
 from maintenance_assets.planning.file_metadata import restated
-from maintenance_assets.planning.fitting import fit_array, plain_type
+from maintenance_assets.planning.fitting import fit_array, is_storable, plain_type
 from maintenance_assets.planning.key_index import KeyIndex, check_key_type
 from maintenance_assets.planning.moves import Moves
 from maintenance_assets.planning.partitions import parse_partition
@@ -291,15 +291,27 @@ def _fitted(request: UpsertRequest, columns: DatasetColumns) -> pa.Table:
                     f"Column '{name}' of the new data is new to the dataset and has no type: cast "
                     "it to one, or leave it out"
                 )
+            if not is_storable(array.type):
+                raise ValueError(
+                    f"Column '{name}' of the new data has type {array.type}, which Parquet cannot "
+                    "hold: cast it to another one, or leave it out"
+                )
         elif name in columns.keys and name not in columns.stored.names:
             _require_text(name, array.type)
-        target = plain_type(array.type) if index < 0 else columns.schema.field(index).type
+        target = columns.schema.field(index).type if index >= 0 else _new_type(array.type, is_new)
         array = fit_array(array, target, name)
         if name in request.keys:
             check_key_type(array.type, name)
         _refuse_null(name, array, columns)
         arrays.append(array)
     return pa.table(arrays, names=request.source.column_names)
+
+
+def _new_type(type_: Any, is_new: bool) -> Any:
+    plain = plain_type(type_)
+    # Rows of old files have no category, and an order has no place for those to come.
+    is_ordered = pa.types.is_dictionary(plain) and plain.ordered
+    return plain.value_type if is_ordered and not is_new else plain
 
 
 def _require_text(name: str, type_: Any) -> None:
@@ -346,10 +358,7 @@ def _assigned(updates: Sequence[str], table: pa.Table, columns: DatasetColumns) 
     found = {}
     for name in updates:
         index = columns.stored.get_field_index(name)
-        if index >= 0:
-            found[name] = columns.stored.field(index).type
-        elif name not in columns.keys:
-            found[name] = table.schema.field(name).type
+        found[name] = (columns.stored if index >= 0 else table.schema).field(name).type
     return found
 
 
