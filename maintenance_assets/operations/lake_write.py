@@ -38,6 +38,7 @@ from maintenance_assets.operations.lake_session import LakeSession, LakeTransact
 from maintenance_assets.planning.evolution import Fitted, OnMismatch, fit, new_column_names
 from maintenance_assets.planning.partitions import parse_partition_filter
 from maintenance_assets.planning.placement import check_partition_type, partition_directories
+from maintenance_assets.planning.polars_marks import require_listed
 
 logger = logging.getLogger(__name__)
 
@@ -270,6 +271,10 @@ def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for number, wanted in enumerate(schema):
         if not wanted.nullable and fitted.column(number).null_count:
             raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
+        try:
+            require_listed(fitted.column(number), wanted)
+        except ValueError as error:
+            raise SchemaMismatchError(str(error)) from error
     return fitted
 
 
