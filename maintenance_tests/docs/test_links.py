@@ -42,3 +42,8 @@ def test_readme_is_short_and_names_the_source_of_its_figures() -> None:
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(text.splitlines()) < 250
     assert "benchmarks/RESULTS.md" in text
+
+
+def test_every_picture_is_shown() -> None:
+    shown = {Path(link).name for page in pages() for link in links_of(page)}
+    assert {picture.name for picture in (ROOT / "docs" / "images").iterdir()} <= shown
