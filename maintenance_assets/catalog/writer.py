@@ -6,7 +6,7 @@ commit takes the dataset's row first, so that all that follows sees a dataset th
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -58,11 +58,26 @@ class CatalogWriter:
         """How long a transaction lives without being renewed."""
         return self._lease
 
-    def begin(self, dataset_id: int, operation: str, txn_id: str, owner: str) -> Ticket:
-        """Open a transaction on the newest version, or take over one of the same id."""
-        return self._database.write(
-            lambda connection: self._begin(connection, dataset_id, operation, txn_id, owner)
-        )
+    def begin(
+        self,
+        dataset_id: int,
+        operation: str,
+        txn_id: str,
+        owner: str,
+        paths: Sequence[str] = (),
+    ) -> Ticket:
+        """Open a transaction on the newest version, or take over one of the same id.
+
+        Paths that it will write to are recorded together with it.
+        """
+
+        def work(connection: Connection) -> Ticket:
+            ticket = self._begin(connection, dataset_id, operation, txn_id, owner)
+            if ticket.committed_version is None:
+                insert_many(connection, t.transaction_file, _rows_of(ticket, paths))
+            return ticket
+
+        return self._database.write(work)
 
     def _begin(
         self, connection: Connection, dataset_id: int, operation: str, txn_id: str, owner: str
@@ -103,10 +118,7 @@ class CatalogWriter:
 
     def add_intents(self, ticket: Ticket, paths: Iterable[str]) -> None:
         """Record paths before anything is written to them."""
-        rows = [
-            {"dataset_id": ticket.dataset_id, "txn_id": ticket.txn_id, "path": path}
-            for path in paths
-        ]
+        rows = _rows_of(ticket, paths)
 
         def work(connection: Connection) -> None:
             self._renew(connection, ticket)
@@ -259,6 +271,12 @@ def _forget_intents(connection: Connection, dataset_id: int, txn_id: str) -> Non
     connection.execute(
         delete(t.transaction_file).where(file.dataset_id == dataset_id, file.txn_id == txn_id)
     )
+
+
+def _rows_of(ticket: Ticket, paths: Iterable[str]) -> list[dict[str, Any]]:
+    return [
+        {"dataset_id": ticket.dataset_id, "txn_id": ticket.txn_id, "path": path} for path in paths
+    ]
 
 
 def _is_txn(dataset_id: int, txn_id: str) -> Any:

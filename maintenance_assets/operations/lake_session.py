@@ -54,10 +54,15 @@ class LakeSession:
 
     @classmethod
     def open(
-        cls, uri: str, storage_options: Mapping[str, Any] | None, lease: timedelta
+        cls,
+        uri: str,
+        storage_options: Mapping[str, Any] | None,
+        lease: timedelta,
+        *,
+        create: bool = True,
     ) -> "LakeSession":
         """Connect, and make or bring up to date the tables where needed."""
-        database = Database(uri)
+        database = Database(uri, create=create)
         return cls(
             database,
             CatalogReader(database),
@@ -88,11 +93,20 @@ class LakeSession:
 
     @contextlib.contextmanager
     def transaction(
-        self, state: DatasetState, operation: str, txn_id: str | None = None
+        self,
+        state: DatasetState,
+        operation: str,
+        txn_id: str | None = None,
+        directories: Iterable[str] = (),
     ) -> Iterator["LakeTransaction"]:
-        """A transaction that is kept alive, and that leaves nothing behind unless it commits."""
-        ticket = self.writer.begin(state.dataset_id, operation, txn_id or uuid7(), owner())
-        transaction = LakeTransaction(self, state, self.store(state), ticket)
+        """A transaction that is kept alive, and that leaves nothing behind unless it commits.
+
+        Of `directories` that are known already a path is recorded without a transaction more.
+        """
+        free = {name: [_new_path(name)] for name in directories}
+        paths = [path for each in free.values() for path in each]
+        ticket = self.writer.begin(state.dataset_id, operation, txn_id or uuid7(), owner(), paths)
+        transaction = LakeTransaction(self, state, self.store(state), ticket, _free=free)
         with _Heartbeat(lambda: self.writer.renew(transaction.ticket), self.writer.lease):
             try:
                 yield transaction
@@ -106,6 +120,10 @@ class LakeSession:
             except BaseException:
                 transaction.give_up()
                 raise
+
+
+def _new_path(directory: str, prefix: str = "part") -> str:
+    return posixpath.join(directory, output_name(prefix))
 
 
 def owner() -> str:
@@ -139,7 +157,7 @@ class LakeTransaction:
     def reserve(self, counts: Mapping[str, int], prefix: str = "part") -> None:
         """Record so many paths in each directory, all at once."""
         named = {
-            directory: [posixpath.join(directory, output_name(prefix)) for _ in range(count)]
+            directory: [_new_path(directory, prefix) for _ in range(count)]
             for directory, count in counts.items()
         }
         self.session.writer.add_intents(
@@ -155,7 +173,8 @@ class LakeTransaction:
                 self.reserve({directory: 1})
             path = self._free[directory].pop(0)
             self._handed_out.append(path)
-            return self.store.path(path)
+        self.store.make_partition(self.store.path(directory))
+        return self.store.path(path)
 
     def rebase(self) -> None:
         """Continue from the newest version."""

@@ -196,7 +196,9 @@ def _write(
     frame = spark_frame(data, session.store(state))
     stream = incoming(data) if frame is None else None
     schema = stream.schema if stream is not None else frame_schema(frame)
-    with session.transaction(state, operation, options.txn_id) as transaction:
+    # Without partitions it is clear where the first file goes.
+    known = () if state.partition_by or stream is None else ("",)
+    with session.transaction(state, operation, options.txn_id, known) as transaction:
         if transaction.ticket.committed_version is not None:
             transaction.done = True
             return _earlier(session, state, operation, transaction.ticket.committed_version)

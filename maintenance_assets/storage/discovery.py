@@ -21,7 +21,8 @@ DATA_SUFFIX = ".parquet"
 LAKEHOUSE_MARK = "_lakehouse"
 """The directory that says which catalog a dataset belongs to."""
 _FORMAT_MARKS = {
-    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...))",
+    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...), or "
+    "--catalog in a shell)",
     "_delta_log": "a Delta table",
     ".hoodie": "a Hudi table",
     "_spark_metadata": "the sink of a Spark stream, which lists its files itself",
@@ -49,7 +50,18 @@ def discover(
     `known` are files as an earlier discovery of the same kind found them, by path: of those that
     are still the same the footers are not read again.
     """
-    listing = list_dataset(store)
+    return read_listed(store, list_dataset(store), partition_filter, on_progress, ranges_of, known)
+
+
+def read_listed(
+    store: Store,
+    listing: Listing,
+    partition_filter: PartitionFilter | None = None,
+    on_progress: ProgressCallback | None = None,
+    ranges_of: Sequence[str] = (),
+    known: Mapping[str, DataFile] | None = None,
+) -> Snapshot:
+    """What `discover` finds, of a dataset that has been listed already."""
     chosen = select(store, listing.data, partition_filter)
     files = read_footers(store, chosen, on_progress, ranges_of, known)
     summaries = (*listing.metadata_files, *summaries_above(store))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, select
 from sqlalchemy.exc import OperationalError
 
 from maintenance_assets import (
@@ -21,6 +21,7 @@ from maintenance_assets import (
     SchemaMismatchError,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_assets.catalog import tables
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.operations.lake_session import LakeSession
@@ -117,8 +118,8 @@ def test_a_change_of_rows_sees_rows_that_came_meanwhile(small: Lakehouse) -> Non
     appended = []
 
     @contextmanager
-    def interfering(self: LakeSession, state: Any, operation: str, txn_id: Any = None) -> Any:
-        with original(self, state, operation, txn_id) as transaction:
+    def interfering(self: LakeSession, state: Any, operation: str, *rest: Any) -> Any:
+        with original(self, state, operation, *rest) as transaction:
             if operation == "update" and not done.is_set():
                 done.set()
                 appended.append(dataset.append({"id": [5]}).version)
@@ -418,3 +419,24 @@ def test_a_conflict_is_an_error_that_says_what_happened(small: Lakehouse) -> Non
         removed = tuple(file.file_id for file in dataset.files())
         dataset.compact()
         transaction.commit(Change("delete", removed=removed, reads="removed"))
+
+
+def test_the_path_of_a_first_file_is_recorded_before_it_is_written(house: Lakehouse) -> None:
+    dataset = house.create_dataset("plain", {"id": "int64"})
+    session = house._session
+    state = session.reader.dataset("plain")
+    query = select(tables.transaction_file.c.path)
+
+    def recorded() -> list[str]:
+        return list(session.database.read(lambda c: c.execute(query).scalars().all()))
+
+    with pytest.raises(ZeroDivisionError), session.transaction(state, "append", "x", [""]) as open_:
+        (intent,) = recorded()
+        assert open_.stage("") == open_.store.path(intent)
+        assert recorded() == [intent]
+        raise ZeroDivisionError
+    assert recorded() == []
+    assert dataset.append({"id": [1]}, txn_id="y").version == 1
+    assert dataset.append({"id": [1]}, txn_id="y").version == 1
+    assert recorded() == []
+    assert dataset.read().num_rows == 1
