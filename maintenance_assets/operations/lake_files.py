@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -118,8 +119,10 @@ def _value(text: str | None, column: Column) -> Any:
             return pa.scalar(None, column.type)
         if pa.types.is_time(column.type):
             return _time_of(text, column.type)
+        if isinstance(column.type, pa.UuidType):
+            return pa.scalar(UUID(text).bytes, column.type)
         return pa.scalar(text, pa.string()).cast(column.type)
-    except pa.ArrowException as error:
+    except (pa.ArrowException, ValueError) as error:
         raise CatalogError(
             f"'{column.name}={text}' of a path is not a value of type {column.type}: {error}"
         ) from error

@@ -24,6 +24,7 @@ from maintenance_assets.errors import (
     CommitUnknownError,
     LeaseLostError,
     MaintenanceError,
+    UnreadableFileError,
     UnsupportedDatasetError,
     VersionExpiredError,
 )
@@ -111,6 +112,11 @@ class LakeSession:
                 yield transaction
             except CommitUnknownError:
                 raise  # it may be in: touch nothing
+            except (OSError, UnreadableFileError) as error:
+                lost = transaction.give_up()
+                if lost is not None:  # and then vacuum took away what was just written
+                    raise lost from error
+                raise
             except BaseException:
                 transaction.give_up()
                 raise
@@ -181,21 +187,26 @@ class LakeTransaction:
         self.done = True
         return version
 
-    def give_up(self) -> None:
-        """Abort, and delete what was written; whatever goes wrong here is left to `recover`."""
+    def give_up(self) -> LeaseLostError | None:
+        """Abort, and delete what was written; whatever goes wrong here is left to `recover`.
+
+        The error that says so if another process had given this transaction up before.
+        """
         if self.done:
-            return
+            return None
         try:
             paths = self.session.writer.abort(self.ticket)
             marked = self.session.retention.mark_aborted(self.state.dataset_id, sorted(paths))
             delete_files(self.store, marked)
             remove_work_folder(self.store, self.ticket.txn_id)
             self.session.retention.record_deleted(self.state.dataset_id, marked)
-        except LeaseLostError:
+        except LeaseLostError as lost:
             logger.info("transaction %s was ended by another process", self.ticket.txn_id)
             self._delete_if_aborted()
+            return lost
         except (MaintenanceError, OSError) as error:
             logger.warning("left for recover() to clean up: %s", error)
+        return None
 
     def _delete_if_aborted(self) -> None:
         """Vacuum may have been here before the last bytes were: nobody else will delete them."""

@@ -137,7 +137,10 @@ def _fitting_type(
     warnings: list[str],
 ) -> Any:
     """The type of a column once this data is in it."""
-    have, comes = column.type, field.type
+    have = column.type
+    if _takes(have, field.type):
+        return have
+    comes = plain_type(field.type)
     if _takes(have, comes):
         return have
     wider = widen(have, comes)

@@ -87,7 +87,7 @@ def appends(uri: str, root: str, processes: int, each: int) -> tuple[int, int]:
 
 # -- kills with vacuum ------------------------------------------------------------------------
 
-LEASE = timedelta(seconds=2)
+LEASE = timedelta(seconds=4)
 
 
 def work_until_killed(uri: str, root: str, seed: int, acknowledged: Any) -> None:
@@ -126,23 +126,27 @@ def kills(uri: str, root: str, processes: int, rounds: int, seed: int = 7) -> di
     running: list[tuple[Any, Any]] = []
     house = Lakehouse(uri, root, lease=LEASE)
     started = vacuumed = 0
-    while started < rounds or running:
-        while started < rounds and len(running) < processes:
-            receiver, sender = context.Pipe(duplex=False)
-            args = (uri, root, started + 1, sender)
-            process = context.Process(target=work_until_killed, args=args)
-            process.start()
-            sender.close()
-            running.append((process, receiver))
-            started += 1
-        vacuumed += _vacuum(house)
-        time.sleep(dice.uniform(0, 0.6))
-        process, receiver = running.pop(dice.randrange(len(running)))
-        if process.exitcode is not None:
-            raise AssertionError(f"a worker ended by itself with {process.exitcode}")
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        told |= _received(receiver)
+    try:
+        while started < rounds or running:
+            while started < rounds and len(running) < processes:
+                receiver, sender = context.Pipe(duplex=False)
+                args = (uri, root, started + 1, sender)
+                process = context.Process(target=work_until_killed, args=args)
+                process.start()
+                sender.close()
+                running.append((process, receiver))
+                started += 1
+            vacuumed += _vacuum(house)
+            time.sleep(dice.uniform(0, 0.6))
+            process, receiver = running.pop(dice.randrange(len(running)))
+            if process.exitcode is not None:
+                raise AssertionError(f"a worker ended by itself with {process.exitcode}")
+            os.kill(process.pid, signal.SIGKILL)
+            process.join()
+            told |= _received(receiver)
+    finally:
+        for process, _ in running:  # none may outlive a failure
+            process.kill()
     time.sleep(LEASE.total_seconds() + 0.1)
     house.expire_snapshots(NOW)
     vacuumed += _vacuum(house)

@@ -255,6 +255,21 @@ def test_a_writer_that_was_given_up_takes_away_what_it_wrote_after_vacuum(
     assert small.fsck().problems == ()
 
 
+def test_files_that_vacuum_took_from_a_lost_transaction_are_no_mystery(small: Lakehouse) -> None:
+    dataset = numbers(small, 1)
+    session = LakeSession.open(f"sqlite:///{small._session.database.url.database}", None, NOW)
+    state = session.reader.dataset("numbers")
+    with (
+        pytest.raises(LeaseLostError, match="paused for longer than its lease"),
+        session.transaction(state, "append", "late") as transaction,
+    ):
+        path = Path(transaction.stage(""))
+        path.write_bytes(b"written in time")
+        small.vacuum(NOW, dry_run=False, force=True)
+        path.read_bytes()
+    assert (ids(dataset), on_disk(dataset)) == ([0], 1)
+
+
 def test_a_second_start_of_a_transaction_shuts_the_first_out(small: Lakehouse) -> None:
     dataset = numbers(small)
 

@@ -2,8 +2,10 @@
 
 import datetime as dt
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -131,11 +133,24 @@ def test_values_that_only_paths_hold_keep_their_type(small: Lakehouse, tmp_path:
     assert rows(dataset) == before
 
 
-def test_times_of_day_can_be_partitions(small: Lakehouse) -> None:
-    types = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
-    for number, type_ in enumerate(types):
-        schema = pa.schema([("id", pa.int64()), ("t", type_)])
-        dataset = small.create_dataset(f"t{number}", schema, partition_by=["t"])
-        dataset.append({"id": [1, 2], "t": pa.array([dt.time(10, 30), None], type_)})
-        dataset.overwrite({"id": [3], "t": pa.array([dt.time(10, 30)], type_)}, dynamic=True)
-        assert rows(dataset) == [(2, None), (3, dt.time(10, 30))]
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (pa.time32("ms"), dt.time(10, 30, 0, 500_000)),
+        (pa.time64("us"), dt.time(10, 30, 0, 5)),
+        (pa.time64("ns"), dt.time(10, 30)),
+        (pa.uuid(), UUID(int=5)),
+        (pa.timestamp("us", "Europe/Berlin"), dt.datetime(2025, 1, 1, tzinfo=dt.UTC)),
+        (pa.decimal128(10, 2), Decimal("1.10")),
+        (pa.bool_(), True),
+    ],
+)
+def test_values_of_many_types_can_be_partitions(small: Lakehouse, type_: Any, value: Any) -> None:
+    schema = pa.schema([("id", pa.int64()), ("k", type_)])
+    dataset = small.create_dataset("d", schema, partition_by=["k"])
+    stored = value.bytes if isinstance(value, UUID) else value
+    dataset.append(pa.table({"id": [1, 2], "k": pa.array([stored, None], type_)}))
+    dataset.overwrite(pa.table({"id": [3], "k": pa.array([stored], type_)}), dynamic=True)
+    assert dataset.read().schema == schema
+    assert rows(dataset) == [(2, None), (3, value)]
+    assert dataset.read(where="k IS NULL").column("id").to_pylist() == [2]

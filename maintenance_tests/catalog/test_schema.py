@@ -267,6 +267,28 @@ def test_rows_are_clustered_by_columns_under_their_names_of_today(small: Lakehou
         dataset.optimize(["gone"])
 
 
+@pytest.mark.parametrize(
+    ("given", "stored", "value"),
+    [
+        (pa.date64(), pa.date32(), dt.date(2025, 1, 2)),
+        (pa.timestamp("s"), pa.timestamp("ms"), dt.datetime(2025, 1, 2)),
+        (pa.time32("s"), pa.time32("ms"), dt.time(1, 2)),
+        (pa.list_(pa.date64()), pa.list_(pa.date32()), [dt.date(2025, 1, 2)]),
+    ],
+)
+def test_data_of_types_that_files_lack_comes_in_again_and_again(
+    small: Lakehouse, given: Any, stored: Any, value: Any
+) -> None:
+    data = pa.table({"v": pa.array([value], given)})
+    dataset = small.create_dataset("d", data=data)
+    dataset.append(data)
+    dataset.append({"v": pa.array([value], stored)})
+    assert dataset.schema() == pa.schema([("v", stored)])
+    assert dataset.compact().version == 4
+    table = dataset.read()
+    assert (table.schema, table.column("v").to_pylist()) == (dataset.schema(), [value] * 3)
+
+
 def test_views_are_stored_as_the_values_that_they_show(small: Lakehouse) -> None:
     text = pa.array(["a", None], pa.string_view())
     dataset = small.create_dataset("views", pa.schema([("s", pa.string_view())]))
