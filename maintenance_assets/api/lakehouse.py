@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,12 +26,16 @@ from maintenance_assets.model.lakehouse import (
     Pin,
 )
 from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.model.status import DatasetStatus
 from maintenance_assets.operations import (
     lake_admin,
+    lake_adoption,
     lake_change,
+    lake_ducklake,
     lake_readers,
     lake_rewrite,
     lake_schema,
+    lake_status,
     lake_upsert,
     lake_write,
 )
@@ -38,6 +43,7 @@ from maintenance_assets.operations.compact import CompactionPlanner
 from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_admin import FsckReport, VacuumResult
 from maintenance_assets.operations.lake_change import ChangeOutcome
+from maintenance_assets.operations.lake_ducklake import DuckLakeAccess
 from maintenance_assets.operations.lake_rewrite import RewriteOptions
 from maintenance_assets.operations.lake_scan import (
     Scan,
@@ -63,6 +69,7 @@ class Lakehouse:
 
     `catalog_uri` is `sqlite:///file`, `duckdb:///file` or `postgresql://...`. New datasets get a
     directory of their name below `root`, which is beside the file of the catalog by default.
+    With `create=False`, a catalog that is not there is a FileNotFoundError.
     """
 
     def __init__(
@@ -72,10 +79,11 @@ class Lakehouse:
         *,
         storage_options: Mapping[str, Any] | None = None,
         lease: timedelta = timedelta(seconds=LEASE_SECONDS),
+        create: bool = True,
     ) -> None:
         if not isinstance(lease, timedelta) or lease <= timedelta(0):
             raise ValueError(f"lease must be a timedelta > 0, got {lease!r}")
-        self._session = LakeSession.open(catalog_uri, storage_options, lease)
+        self._session = LakeSession.open(catalog_uri, storage_options, lease, create=create)
         self._root = root
 
     def create_dataset(
@@ -91,11 +99,13 @@ class Lakehouse:
         """Make a dataset: of a schema, or of the schema of data, which is then appended."""
         if (schema is None) == (data is None):
             raise ValueError("give schema or data, and not both")
-        lake_admin.check_name(name)
+        lake_adoption.check_name(name)
         stream = None if data is None else incoming(data)
         arrow = stream.schema if stream is not None else _arrow_schema(schema)
         place = self._path_of(name) if path is None else path
-        lake_admin.create(self._session, name, place, arrow, _names(partition_by), _names(sort_by))
+        lake_adoption.create(
+            self._session, name, place, arrow, _names(partition_by), _names(sort_by)
+        )
         dataset = LakeDataset(self._session, name)
         if stream is not None:
             dataset.append(stream)
@@ -119,12 +129,12 @@ class Lakehouse:
 
     def register(self, name: str, path: Any, schema: pa.Schema | None = None) -> "LakeDataset":
         """Adopt an existing Parquet directory; its files stay where they are."""
-        lake_admin.register(self._session, name, path, schema)
+        lake_adoption.register(self._session, name, path, schema)
         return LakeDataset(self._session, name)
 
     def unregister(self, name: str) -> None:
         """Make a dataset a plain directory again, with the newest version and nothing else."""
-        lake_admin.unregister(self._session, name)
+        lake_adoption.unregister(self._session, name)
 
     def datasets(self) -> tuple[str, ...]:
         """The names of all datasets."""
@@ -158,11 +168,17 @@ class Lakehouse:
             for state in self._states(dataset)
         }
 
-    def recover(self, *, dataset: str | None = None) -> dict[str, tuple[Given, ...]]:
-        """Give up transactions of processes that died; done by vacuum as well."""
+    def recover(
+        self, *, dataset: str | None = None, moved: bool = False
+    ) -> dict[str, tuple[Given, ...]]:
+        """Give up transactions of processes that died; done by vacuum as well.
+
+        `moved=True` says that the catalog's database was moved, or restored from a copy, and that
+        the other one is not used any more: only one of the two may delete files.
+        """
         found = {}
         for state in self._states(dataset):
-            lake_admin.restore_mark(self._session, state)
+            lake_admin.restore_mark(self._session, state, moved)
             found[state.name] = lake_admin.recover_dataset(self._session, state)
         return found
 
@@ -171,6 +187,10 @@ class Lakehouse:
         return FsckSummary(
             tuple(lake_admin.fsck(self._session, state) for state in self._states(dataset))
         )
+
+    def ducklake(self) -> DuckLakeAccess:
+        """Let DuckDB attach this catalog as a DuckLake to read; makes views in its database."""
+        return lake_ducklake.open_to_ducklake(self._session)
 
     def _states(self, name: str | None) -> Iterator[DatasetState]:
         names = self.datasets() if name is None else (name,)
@@ -324,9 +344,11 @@ class LakeDataset:
         as_of: datetime | str | None = None,
         tag: str | None = None,
     ) -> Scan:
-        state = self._state
-        found = resolve_version(self._session, state, version, as_of, tag)
-        return plan_scan(self._session, state, found, where)
+        def look(state: DatasetState) -> Scan:
+            found = resolve_version(self._session, state, version, as_of, tag)
+            return plan_scan(self._session, state, found, where)
+
+        return self._session.at_newest(self.name, look)
 
     def read(
         self,
@@ -371,10 +393,16 @@ class LakeDataset:
 
     def files(self, version: int | None = None) -> tuple[CatalogFile, ...]:
         """The files of a version."""
-        state = self._state
-        found = resolve_version(self._session, state, version)
-        schema_at(self._session, state, found)
-        return self._session.reader.files(state.dataset_id, found)
+
+        def look(state: DatasetState) -> tuple[CatalogFile, ...]:
+            found = resolve_version(self._session, state, version)
+            return self._session.reader.files(state.dataset_id, found)
+
+        return self._session.at_newest(self.name, look)
+
+    def status(self, **options: Any) -> DatasetStatus:
+        """Files, health, drift and what is under way; options as of `status`, without a store's."""
+        return lake_status.status(self._session, self.name, **options)
 
     # -- versions -----------------------------------------------------------------------------
 
@@ -451,7 +479,7 @@ class LakeDataset:
         policy = CompactionPolicy.from_targets(
             target_mb_per_file, target_rows_per_file, compression
         )
-        return self._maintain(lambda: CompactionPlanner(policy), RewriteOptions(**options))
+        return self._maintain(lambda _: CompactionPlanner(policy), RewriteOptions(**options))
 
     def optimize(
         self,
@@ -469,7 +497,12 @@ class LakeDataset:
             check_curve(curve),
             CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
         )
-        return self._maintain(lambda: ClusteringPlanner(policy), RewriteOptions(**options))
+
+        def planner(called: Mapping[str, str | None]) -> ClusteringPlanner | None:
+            columns = lake_rewrite.names_in_files(policy.columns, called)
+            return None if columns is None else ClusteringPlanner(replace(policy, columns=columns))
+
+        return self._maintain(planner, RewriteOptions(**options), policy.columns)
 
     def repartition(
         self, partition_by: Sequence[str], *, dry_run: bool = False, **options: Any
@@ -480,7 +513,12 @@ class LakeDataset:
             self._session, self.name, _names(partition_by), settings, dry_run
         )
 
-    def _maintain(self, make_planner: Any, options: RewriteOptions) -> "LakeMaintenance":
+    def _maintain(
+        self,
+        make_planner: lake_rewrite.MakePlanner,
+        options: RewriteOptions,
+        asked: Sequence[str] | None = None,
+    ) -> "LakeMaintenance":
         started = time.monotonic()
         version, done = lake_rewrite.rewrite(self._session, self.name, make_planner, options)
         results = [
@@ -490,6 +528,8 @@ class LakeDataset:
         if not results:
             return LakeMaintenance(None, None)
         result = lake_rewrite.combined(results, started)
+        if asked is not None:  # files may have other names for these columns
+            result = replace(result, stats=replace(result.stats, zorder_columns=list(asked)))
         if result.failures and not options.dry_run:
             raise IncompleteMaintenanceError(
                 failure_message(result), LakeMaintenance(version, result)

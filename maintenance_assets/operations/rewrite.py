@@ -30,7 +30,7 @@ from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.verify import verify_group
 from maintenance_assets.planning.compaction import codec_label
 from maintenance_assets.planning.partitions import PartitionFilter, parse_partition_filter
-from maintenance_assets.storage.discovery import discover, refuse_adopted
+from maintenance_assets.storage.discovery import discover
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.footers import read_footer
 from maintenance_assets.storage.journal import (
@@ -218,7 +218,6 @@ class RewriteRun:
         """Execute and publish one plan; whether anything became visible."""
         run_id = uuid7()
         with Lease(self.store, run_id, self.planner.operation) as lease:
-            refuse_adopted(self.store)
             self.recovered += recover_runs(self.store, lease)
             refuse_busy_neighbours(self.store)
             try:

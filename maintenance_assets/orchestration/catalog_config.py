@@ -9,7 +9,8 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from maintenance_assets.catalog.database import shown
-from maintenance_assets.operations.lake_admin import RETENTION, check_name
+from maintenance_assets.operations.lake_admin import RETENTION
+from maintenance_assets.operations.lake_adoption import check_name
 from maintenance_assets.orchestration.field_types import Cron, NotNegative, PositiveInt
 from maintenance_assets.orchestration.variables import filled_text
 

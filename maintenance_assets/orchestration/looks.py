@@ -1,5 +1,7 @@
 """Where the files of a dataset are looked up: a plain directory here, a catalog's next door."""
 
+import json
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -9,11 +11,15 @@ from maintenance_assets.model.plans import CompactionPlan
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.planning.compaction import plan_compaction
-from maintenance_assets.storage.discovery import discover, refuse_adopted
+from maintenance_assets.storage.discovery import refuse_adopted
 from maintenance_assets.storage.filesystems import Store, open_store
+from maintenance_assets.storage.footer_cache import FooterCache
 from maintenance_assets.storage.lease import live_holders
 from maintenance_assets.storage.partition_listing import Partition, iter_partitions
 from maintenance_assets.storage.recovery import leftover_runs
+
+_FOOTERS = FooterCache()
+"""Of the whole process: a code server looks at the same datasets again and again."""
 
 
 class DatasetLook(Protocol):
@@ -65,8 +71,11 @@ class DirectoryLook:
         return []
 
     def plan(self) -> CompactionPlan:
-        """From all footers."""
-        return plan_compaction(discover(self.store), policy_of(self.dataset))
+        """From all footers, of which those that are known are not read again."""
+        options = json.dumps(self.dataset.storage_options, sort_keys=True, default=str)
+        place = self.dataset.directory, options
+        snapshot = _FOOTERS.discover(place, self.store, time.time())
+        return plan_compaction(snapshot, policy_of(self.dataset))
 
     def busy(self) -> str | None:
         """From the leases in the directory, which may have been adopted by a catalog, too."""

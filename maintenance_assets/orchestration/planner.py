@@ -57,7 +57,7 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         return look_at(dataset).busy()
 
     def plan(self, dataset: DatasetConfig) -> CompactionPlan:
-        """What compaction would do, exactly: footers are read."""
+        """What compaction would do, exactly: footers are read, of files that are new to us."""
         return look_at(dataset).plan()
 
     def in_need(self, dataset: DatasetConfig) -> dict[str, int]:
