@@ -23,7 +23,7 @@ from maintenance_assets.model.lakehouse import (
     DatasetState,
     NewFile,
 )
-from maintenance_assets.model.plans import CompactionPlan, GroupFailure, RewriteGroup
+from maintenance_assets.model.plans import CompactionPlan, GroupFailure, GroupMode, RewriteGroup
 from maintenance_assets.model.policy import (
     DEFAULT_MEMORY_BUDGET_MB,
     memory_budget_bytes,
@@ -44,7 +44,7 @@ from maintenance_assets.operations.lake_session import (
     work_folder,
 )
 from maintenance_assets.operations.results import CompactionResult
-from maintenance_assets.operations.rewrite import Planner
+from maintenance_assets.operations.rewrite import Planner, common_mode
 from maintenance_assets.operations.verify import verify_group
 from maintenance_assets.planning.compaction import codec_label
 from maintenance_assets.planning.partitions import check_filter_keys, parse_partition_filter
@@ -192,6 +192,7 @@ class LakeRewrite:
     notes: dict[str, None] = field(default_factory=dict)
     engine_notes: dict[str, None] = field(default_factory=dict)
     written_by: Counter[str] = field(default_factory=Counter)
+    group_modes: Counter[GroupMode] = field(default_factory=Counter)
     choice: EngineChoice | None = None
 
     def preview(self) -> CompactionResult:
@@ -202,6 +203,7 @@ class LakeRewrite:
         for group in plan.groups:
             seen = self._choose(plan, store).engine.foresee(group, store, self.options.strict)
             self.written_by[seen.engine] += 1
+            self.group_modes[group.mode] += 1
             if seen.note:
                 self.engine_notes[seen.note] = None
             if seen.error:
@@ -338,6 +340,7 @@ class LakeRewrite:
                     group, outcome.written, final[outcome.index], store
                 )
                 self.written_by[outcome.engine] += 1
+                self.group_modes[outcome.mode] += 1
             except (VerificationError, UnreadableFileError, OSError) as problem:
                 error = f"{type(problem).__name__}: {problem}"
         if error is not None:
@@ -443,6 +446,11 @@ class LakeRewrite:
             notes=tuple(self.notes),
             engine_notes=tuple(self.engine_notes),
             written_by=dict(self.written_by),
+            mode=common_mode(self.group_modes),
+            modes={str(mode): count for mode, count in self.group_modes.items()},
+            mode_reasons=tuple(
+                dict.fromkeys(f"{g.mode}: {g.mode_reason}" for g in plan.groups if g.mode_reason)
+            ),
         )
 
     def _report(self, progress: Progress) -> None:
@@ -508,9 +516,14 @@ def combined(results: Sequence[CompactionResult], started: float) -> CompactionR
         untouched=tuple(file for plan in plans for file in plan.untouched),
         failures=tuple(failure for plan in plans for failure in plan.failures),
     )
+    modes: Counter[Any] = Counter()
+    for result in results:
+        modes.update(result.modes)
     return replace(
         first,
         plan=plan,
+        mode=common_mode(modes),
+        modes=dict(modes),
         stats=total,
         rows=sum(result.rows for result in results),
         rows_after=sum(result.rows_after for result in results),

@@ -388,7 +388,7 @@ class RewriteRun:
             engine_notes=tuple(self.engine_notes),
             recovered=self.recovered,
             written_by=dict(self.written_by),
-            mode=_common_mode(self.group_modes),
+            mode=common_mode(self.group_modes),
             modes={str(mode): count for mode, count in self.group_modes.items()},
             mode_reasons=tuple(self.mode_reasons),
         )
@@ -423,7 +423,7 @@ def _entry(store: Store, group: RewriteGroup, paths: Sequence[str]) -> GroupEntr
     )
 
 
-def _common_mode(modes: Mapping[GroupMode, int]) -> Literal[GroupMode, "none"]:
+def common_mode(modes: Mapping[GroupMode, int]) -> Literal[GroupMode, "none"]:
     """One word for all groups: where some are copied and some encoded, it is some of each."""
     return next(iter(modes), "none") if len(modes) < 2 else "hybrid"
 

@@ -78,7 +78,7 @@ def test_a_dry_run_is_an_observation_and_no_version(uri: str, trades: LakeDatase
         (found,) = place.observations()
         assert place.known() == list(DAYS)
     assert (found["before_file_count"], found["after_file_count"]) == (12, 2)
-    assert (found["version"], found["dry_run"]) == (2, True)
+    assert (found["version"], found["dry_run"], found["mode"]) == (2, True, "encode")
     assert (trades.version, parquet_files(trades)) == (2, before)
 
 
@@ -208,6 +208,7 @@ def test_renamed_columns_are_planned_whole(uri: str, trades: LakeDataset) -> Non
         assert place.compact().success
         (found,) = place.materializations().values()
     assert (found["before_file_count"], found["after_file_count"]) == (18, 3)
+    assert (found["mode"], found["publish"]) == ("encode", "exchange")
     assert trades.read(["trade_id"]).num_rows == 18
 
 
