@@ -26,6 +26,7 @@ from maintenance_assets.model.lakehouse import (
     Pin,
 )
 from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.model.status import DatasetStatus
 from maintenance_assets.operations import (
     lake_admin,
     lake_adoption,
@@ -34,6 +35,7 @@ from maintenance_assets.operations import (
     lake_readers,
     lake_rewrite,
     lake_schema,
+    lake_status,
     lake_upsert,
     lake_write,
 )
@@ -67,6 +69,7 @@ class Lakehouse:
 
     `catalog_uri` is `sqlite:///file`, `duckdb:///file` or `postgresql://...`. New datasets get a
     directory of their name below `root`, which is beside the file of the catalog by default.
+    With `create=False`, a catalog that is not there is a FileNotFoundError.
     """
 
     def __init__(
@@ -76,10 +79,11 @@ class Lakehouse:
         *,
         storage_options: Mapping[str, Any] | None = None,
         lease: timedelta = timedelta(seconds=LEASE_SECONDS),
+        create: bool = True,
     ) -> None:
         if not isinstance(lease, timedelta) or lease <= timedelta(0):
             raise ValueError(f"lease must be a timedelta > 0, got {lease!r}")
-        self._session = LakeSession.open(catalog_uri, storage_options, lease)
+        self._session = LakeSession.open(catalog_uri, storage_options, lease, create=create)
         self._root = root
 
     def create_dataset(
@@ -395,6 +399,10 @@ class LakeDataset:
             return self._session.reader.files(state.dataset_id, found)
 
         return self._session.at_newest(self.name, look)
+
+    def status(self, **options: Any) -> DatasetStatus:
+        """Files, health, drift and what is under way; options as of `status`, without a store's."""
+        return lake_status.status(self._session, self.name, **options)
 
     # -- versions -----------------------------------------------------------------------------
 

@@ -52,6 +52,7 @@ def apply_change(
     dataset_id, head = int(row["dataset_id"]), int(row["head"])
     _check_schema(row, change)
     _check_data(connection, ticket, change, head)
+    now = _no_earlier(connection, dataset_id, head, now)
     ended = _ended(connection, dataset_id, head, change)
     added = list(change.added)
     version = head + 1
@@ -76,6 +77,15 @@ def apply_change(
     if moved.rowcount != 1:
         raise CommitConflictError(f"Version {version} was committed by another process meanwhile")
     return Applied(version, frozenset(file.path for file in added))
+
+
+def _no_earlier(connection: Connection, dataset_id: int, head: int, now: int) -> int:
+    """A writer whose clock is behind must not make files that it replaces look long removed."""
+    commit = t.commit.c
+    query = select(commit.committed_at).where(
+        commit.dataset_id == dataset_id, commit.version == head
+    )
+    return max(now, int(connection.execute(query).scalar_one()) + 1)
 
 
 def _check_schema(row: Row, change: Change) -> None:

@@ -29,12 +29,24 @@ _GIVEN_UP = ("transactioncontext error", "conflict on", "deadlock", "could not s
 class Database:
     """A catalog's database, with its tables in place."""
 
-    def __init__(self, uri: str, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, uri: str, busy_seconds: float = BUSY_SECONDS, *, create: bool = True
+    ) -> None:
         self.url = _checked_url(uri)
         self._busy_seconds = busy_seconds
+        if not create:
+            self._require_file()
         self._engine = _engine(self.url, busy_seconds)
-        if self.read(schema_version) != len(STEPS):
+        found = self.read(schema_version)
+        if not found and not create:
+            raise FileNotFoundError(f"There is no catalog in '{shown(self.url)}'")
+        if found != len(STEPS):
             self.write(migrate)
+
+    def _require_file(self) -> None:
+        """A database that is a file would otherwise be made by being opened."""
+        if self.directory is not None and not os.path.isfile(str(self.url.database)):
+            raise FileNotFoundError(f"Catalog '{shown(self.url)}' does not exist")
 
     @property
     def directory(self) -> str | None:

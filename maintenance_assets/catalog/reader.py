@@ -19,7 +19,7 @@ from maintenance_assets.catalog.rows import (
     to_moment,
 )
 from maintenance_assets.catalog.statistics import unpack_bounds, unpack_numbers
-from maintenance_assets.errors import CatalogError, VersionExpiredError
+from maintenance_assets.errors import CatalogError, UnknownDatasetError, VersionExpiredError
 from maintenance_assets.model.lakehouse import (
     CatalogFile,
     ColumnStatistics,
@@ -70,7 +70,7 @@ class CatalogReader:
         return str(self._database.read(lambda c: c.execute(query).scalar_one()))
 
     def dataset(self, name: str) -> DatasetState:
-        """A dataset at its newest version; CatalogError when there is none of that name."""
+        """A dataset at its newest version; UnknownDatasetError when there is none of that name."""
         return self._database.read(lambda c: dataset_state(c, name))
 
     def roots(self) -> Mapping[str, str]:
@@ -303,7 +303,7 @@ def dataset_state(connection: Connection, name: str) -> DatasetState:
     row = connection.execute(select(t.dataset).where(t.dataset.c.name == name)).mappings().first()
     if row is None:
         known = connection.execute(select(t.dataset.c.name).order_by(t.dataset.c.name)).scalars()
-        raise CatalogError(
+        raise UnknownDatasetError(
             f"There is no dataset {name!r} in the catalog. Datasets: {', '.join(known) or '(none)'}"
         )
     schema = schema_of(connection, row["dataset_id"], row["schema_id"])

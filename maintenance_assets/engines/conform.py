@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from maintenance_assets.errors import RewriteError, SchemaMismatchError
 from maintenance_assets.planning.fitting import is_list_view, list_of_view
+from maintenance_assets.planning.polars_marks import require_listed
 
 
 def conform_new(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -18,6 +19,10 @@ def conform_new(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     for number, wanted in enumerate(schema):
         if not wanted.nullable and fitted.column(number).null_count:
             raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
+        try:
+            require_listed(fitted.column(number), wanted)
+        except ValueError as error:
+            raise SchemaMismatchError(str(error)) from error
     return fitted
 
 

@@ -39,6 +39,8 @@ _TODAY: dict[int, Any] = {
     20: (13, {}),  # BSON
     21: ("INTERVAL", {}),
 }
+_OLD_TIMES = range(7, 11)
+_NOTATION = "notation"
 
 
 def require_same_meaning(footer: Footer, base: Footer) -> None:
@@ -53,7 +55,9 @@ def require_same_meaning(footer: Footer, base: Footer) -> None:
 
 def require_can_hold_encoded(base: Footer, encoded: Footer) -> None:
     """The same for what our own writer makes; its statistics may go unused, but not be wrong."""
-    if _elements(encoded) != _elements(base):
+    # The values are the same in either notation, and the schema stays that of the files.
+    ours, theirs = (_without_notation(_elements(footer)) for footer in (encoded, base))
+    if ours != theirs:
         raise StitchObstacleError("PyArrow describes these columns differently than their writer")
     orders = base.raw(COLUMN_ORDERS)
     if orders is not None and orders != encoded.raw(COLUMN_ORDERS):
@@ -73,6 +77,10 @@ def _elements(footer: Footer) -> list[dict[Any, Any]]:
         raise StitchObstacleError(f"a schema is not understood ({error})") from error
 
 
+def _without_notation(elements: list[dict[Any, Any]]) -> list[dict[Any, Any]]:
+    return [{**element, _NOTATION: None} for element in elements]
+
+
 def _meaning(element: dict[int, Any], *, is_root: bool) -> dict[Any, Any]:
     if any(number > _KNOWN for number in element):
         raise StitchObstacleError("a column is described by a field that is not known")
@@ -84,8 +92,21 @@ def _meaning(element: dict[int, Any], *, is_root: bool) -> dict[Any, Any]:
         meaning[_CHILDREN] = None  # a leaf: zero or not set
     if is_root:
         meaning[_NAME] = meaning[_REPETITION] = meaning[_FIELD_ID] = None
-    meaning["logical"] = _annotation(element)
+    meaning["logical"] = annotation = _annotation(element)
+    meaning[_NOTATION] = None if annotation is None else _odd_notation(element, annotation)
     return meaning
+
+
+def _odd_notation(element: dict[int, Any], annotation: Any) -> str | None:
+    """One that some readers take for another type than both notations together.
+
+    To DuckDB and Polars a time in the old one alone is in no zone; DuckDB knows no new one alone.
+    """
+    converted = element.get(_CONVERTED)
+    if not element.get(_LOGICAL):
+        return "old" if converted in _OLD_TIMES else None
+    has_old_name = annotation[0] == _LOGICAL_DECIMAL or annotation in _TODAY.values()
+    return "new" if converted is None and has_old_name else None
 
 
 def _annotation(element: dict[int, Any]) -> Any:

@@ -49,6 +49,8 @@ class FileSchema:
     stores_arrow_schema: bool
     annotations: tuple[str, ...] = ()
     """Logical types of groups of columns that Arrow does not know (VARIANT)."""
+    old_timestamps: tuple[str, ...] = ()
+    """Leaf columns that are said to be timestamps in Parquet's old notation alone."""
 
     @property
     def has_int96(self) -> bool:

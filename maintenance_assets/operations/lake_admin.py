@@ -48,7 +48,7 @@ def vacuum(
     if retention < RETENTION and not (force or dry_run):
         raise ValueError(
             f"retention below {RETENTION.days} days may take files from readers that are at work. "
-            "Say force=True if there are none"
+            "If there are none, say so: force=True, or --force in a shell"
         )
     if dry_run:
         limit = datetime.now(UTC) - retention

@@ -139,7 +139,7 @@ def rewrite(
 ) -> tuple[int | None, list[tuple[Planner, "LakeRewrite", CompactionResult]]]:
     """Rewrite what the planner finds; the version that came of it, None when there was nothing."""
     state, files = session.at_newest(
-        name, lambda state: (state, _in_scope(session, state, options.partition_filter))
+        name, lambda state: (state, in_scope(session, state, options.partition_filter))
     )
     physical = session.reader.physical_schemas(state.dataset_id)
     version = None
@@ -156,9 +156,10 @@ def rewrite(
     return version, done
 
 
-def _in_scope(
+def in_scope(
     session: LakeSession, state: DatasetState, partition_filter: Any
 ) -> tuple[CatalogFile, ...]:
+    """The files of the newest version that a filter means."""
     files = session.reader.files(state.dataset_id, state.head)
     chosen = parse_partition_filter(partition_filter)
     if chosen is None:
@@ -348,6 +349,7 @@ class LakeRewrite:
         for path, wanted in zip(paths, final, strict=True):
             if path != wanted:
                 store.move(path, wanted)
+            store.copy_permissions(group.files[0].path, wanted, is_copy=True)
         files = []
         for path in final:
             listed = store.stat(path)
@@ -432,6 +434,7 @@ class LakeRewrite:
             rows=before.total_rows,
             rows_after=after.total_rows,
             schema=self.state.schema.arrow,
+            dataset=self.state.name,
             seconds=0.0,
             publish="none" if self.version is None else "exchange",
             passes=0 if self.version is None else 1,

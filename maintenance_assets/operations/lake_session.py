@@ -53,10 +53,15 @@ class LakeSession:
 
     @classmethod
     def open(
-        cls, uri: str, storage_options: Mapping[str, Any] | None, lease: timedelta
+        cls,
+        uri: str,
+        storage_options: Mapping[str, Any] | None,
+        lease: timedelta,
+        *,
+        create: bool = True,
     ) -> "LakeSession":
         """Connect, and make or bring up to date the tables where needed."""
-        database = Database(uri)
+        database = Database(uri, create=create)
         return cls(
             database,
             CatalogReader(database),
@@ -162,7 +167,8 @@ class LakeTransaction:
                 self.reserve({directory: 1})
             path = self._free[directory].pop(0)
             self._handed_out.append(path)
-            return self.store.path(path)
+        self.store.make_partition(self.store.path(directory))
+        return self.store.path(path)
 
     def rebase(self) -> None:
         """Continue from the newest version."""

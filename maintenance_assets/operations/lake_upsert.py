@@ -124,7 +124,7 @@ def _try(
         transaction.give_up()
         return _outcome(None, matches, hit, 0, False)
     batches = _rows(scan, source, matches, hit, fitted.table)
-    added = write_changed(transaction, batches, fitted.table, options)
+    added = write_changed(transaction, batches, fitted.table, options, scan)
     change = Change(
         "upsert",
         added=added,

@@ -261,7 +261,7 @@ def fit_columns(
         first_id = session.database.write(
             lambda connection: reserve_field_ids(connection, state.dataset_id, len(new))
         )
-    return fit(
+    fitted = fit(
         state.schema,
         incoming_schema,
         merge=options.merge_schema,
@@ -269,6 +269,12 @@ def fit_columns(
         first_id=first_id,
         fixed=state.partition_by,
     )
+    # Text of a path would be read as another value: `01` as a number is not `01` as text.
+    types = {column.name: column.type for column in fitted.table.columns}
+    refuse_path_names(
+        session, state, [c.name for c in state.schema.columns if types[c.name] != c.type]
+    )
+    return fitted
 
 
 def refuse_path_names(session: LakeSession, state: DatasetState, names: Sequence[str]) -> None:
@@ -277,8 +283,8 @@ def refuse_path_names(session: LakeSession, state: DatasetState, names: Sequence
     for name in names:
         if name in used:
             raise SchemaMismatchError(
-                f"'{name}' is a key in the paths of files, whose values would become those of the "
-                "column. Lay the files out anew first, with repartition()"
+                f"'{name}' is a key in the paths of files, whose text would be taken for values of "
+                "the column as it is to be. Lay the files out anew first, with repartition()"
             )
 
 

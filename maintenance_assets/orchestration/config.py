@@ -10,7 +10,6 @@ from typing import Any, Literal, Self
 
 import dagster
 import fsspec
-import yaml
 from fsspec.implementations.cached import CachingFileSystem
 from pydantic import (
     BaseModel,
@@ -37,6 +36,7 @@ from maintenance_assets.orchestration.field_types import (
 from maintenance_assets.orchestration.variables import beside, filled_path, with_environment
 from maintenance_assets.planning.debts import Limits
 from maintenance_assets.planning.packing import SMALL
+from maintenance_assets.planning.plain_yaml import load_yaml
 
 _KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
 _SAME_STORE = {"local": "file", "": "file", "s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
@@ -244,20 +244,6 @@ class DatasetConfig(BaseModel):
         )
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML takes the last of two equal keys and says nothing; this refuses them."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                line = key.start_mark.line + 1
-                raise DatasetConfigError(f"key '{key.value}' is given twice, again in line {line}")
-            seen.add((key.tag, str(key.value)))
-        return node
-
-
 def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     """Read `datasets.yaml`; every mistake is named with its dataset and field."""
     try:
@@ -265,15 +251,16 @@ def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     except FileNotFoundError as error:
         raise DatasetConfigError(f"'{file}' does not exist (MAINTENANCE_DATASETS)") from error
     try:
-        return parse_datasets(_declared_in(text), file.parent)
-    except yaml.YAMLError as error:
-        raise DatasetConfigError(f"'{file}' is not YAML: {error}") from error
+        content = load_yaml(text)
+    except ValueError as error:
+        raise DatasetConfigError(f"'{file}': {error}") from None
+    try:
+        return parse_datasets(_declared_in(content), file.parent)
     except DatasetConfigError as error:
         raise DatasetConfigError(f"'{file}': {error}") from error
 
 
-def _declared_in(text: str) -> list[Any]:
-    content = yaml.load(text, _Loader)
+def _declared_in(content: Any) -> list[Any]:
     if not isinstance(content, Mapping) or set(content) != {"datasets"}:
         raise DatasetConfigError("must have one key, `datasets`, with a list of datasets")
     if not isinstance(content["datasets"], list):

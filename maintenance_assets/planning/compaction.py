@@ -19,7 +19,7 @@ from maintenance_assets.model.plans import (
 )
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
-from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.encoding import notation_notes, writer_options
 from maintenance_assets.planning.file_metadata import has_range_index
 from maintenance_assets.planning.held_keys import Part, part_of
 from maintenance_assets.planning.layout import layout_of
@@ -223,6 +223,7 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
     # Nothing is claimed of a part that was not claimed of the whole; rows that are encoded after
     # all get no order from this, as their row groups are not those of the source.
     keeps_copied = len(files) == 1 and decision.mode == "stitch"
+    same_notation = len({file.schema.old_timestamps for file in files}) == 1
     return RewriteGroup(
         directory=files[0].directory,
         files=files,
@@ -231,6 +232,7 @@ def _rewrite_group(files: tuple[DataFile, ...], policy: CompactionPolicy) -> Rew
         writer=writer,
         notes=merged.notes
         + (() if keeps_copied else _sorting_notes(files, writer))
+        + (() if same_notation and decision.mode != "encode" else notation_notes(files))
         + _index_notes(merged.schema, decision.output_rows)
         + _int96_notes(files, decision.mode),
         mode=decision.mode,

@@ -32,6 +32,17 @@ def keeps_sorting(files: Sequence[DataFile]) -> bool:
     return len(files) == 1 and files[0].row_group_count <= 1
 
 
+def notation_notes(files: Sequence[DataFile]) -> tuple[str, ...]:
+    """What encoding anew makes visible to readers that take the old notation literally."""
+    schemas = {file.schema.fingerprint: file.schema for file in files}.values()
+    paths = dict.fromkeys(path for schema in schemas for path in schema.old_timestamps)
+    return tuple(
+        f"column {path!r}: timestamps in Parquet's old notation alone, which means UTC, come out "
+        "as timestamps in UTC; DuckDB and Polars took them for ones without a zone"
+        for path in paths
+    )
+
+
 def _main_codec(files: Sequence[DataFile]) -> str:
     """The codec that most bytes are in."""
     weights: Counter[str] = Counter()

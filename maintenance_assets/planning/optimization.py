@@ -22,7 +22,7 @@ from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.planning.clustering import make_clustering
 from maintenance_assets.planning.compaction import ROW_GROUP_ROWS, group_output_rows
-from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.encoding import notation_notes, writer_options
 from maintenance_assets.planning.held_keys import Part, held_keys, part_of
 from maintenance_assets.planning.layout import grid_hash, layout_of, with_layout
 from maintenance_assets.planning.orderable import (
@@ -136,7 +136,8 @@ def make_partition(directory: str, files: Sequence[DataFile], policy: OptimizePo
     """Merge the schemas of a directory; raises SchemaConflictError."""
     ordered = tuple(sorted(files, key=lambda file: file.path))
     merged = merge_schemas([SchemaSource(file.path, file.schema.arrow) for file in ordered])
-    return Partition(directory, ordered, merged.schema, merged.notes, policy)
+    notes = merged.notes + notation_notes(ordered)
+    return Partition(directory, ordered, merged.schema, notes, policy)
 
 
 def assess(partition: Partition, sample: Sequence[Array], run: str) -> Assessment:

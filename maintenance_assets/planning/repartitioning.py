@@ -10,7 +10,7 @@ from maintenance_assets.errors import UnsupportedDatasetError
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.plans import WriterOptions
 from maintenance_assets.planning.dataset_columns import DatasetColumns
-from maintenance_assets.planning.encoding import writer_options
+from maintenance_assets.planning.encoding import notation_notes, writer_options
 from maintenance_assets.planning.file_metadata import has_range_index, merge_file_metadata
 from maintenance_assets.planning.placement import check_partition_type
 from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
@@ -59,7 +59,8 @@ def shape_rows(
         for field in in_paths
     ]
     fields = [*known, *(pa.field(name, value.type) for name, value in bound)]
-    return RowShape(columns, pa.schema(fields), bound, (*merged.notes, *notes))
+    told = (*merged.notes, *notation_notes(files), *notes)
+    return RowShape(columns, pa.schema(fields), bound, told)
 
 
 def _bind(name: str, value: Value, known: pa.Schema) -> BoundValue:

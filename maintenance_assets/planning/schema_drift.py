@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from maintenance_assets.errors import SchemaConflictError
 from maintenance_assets.planning.file_metadata import calendar_of, merge_file_metadata
+from maintenance_assets.planning.polars_marks import MARKS, Marks, common_marks, marks_of
 from maintenance_assets.planning.widening import ArrowType, widen_flat, widen_integers
 
 ArrowField = Any  # as ArrowType
@@ -271,6 +272,7 @@ def _merge_fields(left: ArrowField, right: ArrowField, place: _Place) -> ArrowFi
     nulls = pa.types.is_null(left.type) != pa.types.is_null(right.type)
     nullable = left.nullable or right.nullable or nulls
     metadata = _merge_field_metadata(left, right, place)
+    metadata |= _merge_marks(left, right, merged, place)
     return left.with_type(merged).with_nullable(nullable).with_metadata(metadata)
 
 
@@ -286,7 +288,8 @@ def _check_extensions(left: ArrowField, right: ArrowField, place: _Place) -> Non
 
 
 def _merge_field_metadata(left: ArrowField, right: ArrowField, place: _Place) -> dict[bytes, bytes]:
-    mine, theirs = left.metadata or {}, right.metadata or {}
+    sides = [field.metadata or {} for field in (left, right)]
+    mine, theirs = ({k: v for k, v in side.items() if k not in MARKS} for side in sides)
     for key in mine.keys() & theirs.keys():
         if mine[key] == theirs[key]:
             continue
@@ -296,6 +299,21 @@ def _merge_field_metadata(left: ArrowField, right: ArrowField, place: _Place) ->
         name = key.decode(errors="replace")
         place.notes[f"column {place.column!r}: metadata {name!r} kept from the first file"] = None
     return {**theirs, **mine}
+
+
+def _merge_marks(left: ArrowField, right: ArrowField, merged: ArrowType, place: _Place) -> Marks:
+    """What Polars notes of its categories, as far as it holds for the values of both."""
+    if not pa.types.is_dictionary(merged):
+        return {}
+    known = [f for f in (left, right) if not pa.types.is_null(f.type)]
+    marks = [marks_of(field.metadata or {}) for field in known]
+    common = common_marks(marks[0], marks[-1])
+    if common is None:
+        place.refuse(left.type, right.type, "Polars knows them as enumerations in another order")
+    if any(each != common for each in marks):
+        what = "those of the longest list" if common else "no longer marked"
+        place.notes[f"column {place.column!r}: categories of Polars differ, they are {what}"] = None
+    return common
 
 
 def _merge_types(left: ArrowType, right: ArrowType, place: _Place) -> ArrowType:

@@ -21,7 +21,8 @@ DATA_SUFFIX = ".parquet"
 LAKEHOUSE_MARK = "_lakehouse"
 """The directory that says which catalog a dataset belongs to."""
 _FORMAT_MARKS = {
-    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...))",
+    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...), or "
+    "--catalog in a shell)",
     "_delta_log": "a Delta table",
     ".hoodie": "a Hudi table",
     "_spark_metadata": "the sink of a Spark stream, which lists its files itself",

@@ -267,14 +267,15 @@ class _Schemas:
         self.ranges_of = ranges_of
         self.known = known or {}
         self._known: dict[str, FileSchema] = {}
-        self._last: tuple[Any, Any, FileSchema] | None = None
+        self._last: tuple[str, Any, FileSchema] | None = None
 
     def of(self, parquet: pq.ParquetFile) -> FileSchema:
         """The schema of a file, the same object for equal ones."""
-        parsed, stored = parquet.schema, parquet.metadata.metadata
+        # As text: `equals` sees leaves only, and takes a struct of another name for the same.
+        parsed, stored = str(parquet.schema), parquet.metadata.metadata
         last = self._last
         # Most files look like the one before: comparing is cheaper than describing.
-        if last is not None and stored == last[1] and parsed.equals(last[0]):
+        if last is not None and (parsed, stored) == last[:2]:
             return last[2]
         described = _file_schema(parquet)
         found = self._known.setdefault(described.fingerprint, described)
@@ -288,7 +289,8 @@ def _file_schema(parquet: pq.ParquetFile) -> FileSchema:
     stored = parquet.metadata.metadata or {}
     digest = hashlib.sha256(arrow.serialize())
     paths = tuple(parquet.schema.column(i).path for i in range(len(parquet.schema)))
-    traits = paths, leaves, b"ARROW:schema" in stored, _annotations(parquet.schema, paths)
+    annotations, old = _annotations(parquet.schema, paths), _old_timestamps(parquet.schema)
+    traits = paths, leaves, b"ARROW:schema" in stored, annotations, old
     digest.update(repr(traits).encode())
     return FileSchema(arrow, digest.hexdigest(), *traits)
 
@@ -298,6 +300,16 @@ def _annotations(schema: Any, paths: tuple[str, ...]) -> tuple[str, ...]:
     if not any(path.endswith(".metadata") for path in paths):
         return ()
     return tuple(re.findall(r"^ *\w+ group .* \((Variant.*)\) \{$", str(schema), re.MULTILINE))
+
+
+def _old_timestamps(schema: Any) -> tuple[str, ...]:
+    columns = (schema.column(i) for i in range(len(schema)))
+    return tuple(
+        column.path
+        for column in columns
+        if column.converted_type.startswith("TIMESTAMP")
+        and "is_from_converted_type=true" in str(column.logical_type)
+    )
 
 
 def leaf_text(column: Any) -> str:

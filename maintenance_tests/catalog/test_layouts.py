@@ -121,6 +121,16 @@ def test_keys_of_paths_do_not_become_values_of_new_columns(
     assert rows(dataset) == [(1,)]
 
 
+def test_values_that_only_paths_hold_keep_their_type(small: Lakehouse, tmp_path: Path) -> None:
+    schema = pa.schema([("id", pa.int64()), ("m", pa.int32()), ("j", pa.string())])
+    dataset = adopted(small, tmp_path / "deep", schema, **{"m=01": 1, "m=02/j=c": 2})
+    before = [(1, 1, None), (2, 2, "c")]
+    assert rows(dataset) == before
+    with pytest.raises(SchemaMismatchError, match="'m' is a key in the paths of files"):
+        dataset.append({"id": [3], "m": ["x"]}, on_mismatch="string")
+    assert rows(dataset) == before
+
+
 def test_times_of_day_can_be_partitions(small: Lakehouse) -> None:
     types = (pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"))
     for number, type_ in enumerate(types):

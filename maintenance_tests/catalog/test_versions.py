@@ -15,6 +15,7 @@ from maintenance_assets import (
     compact,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_assets.catalog.writer import CatalogWriter
 from maintenance_assets.operations.lake_scan import plan_scan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("price", pa.float64())])
@@ -276,3 +277,22 @@ def test_a_version_that_was_vacuumed_under_a_reader_is_not_read_as_empty(house: 
             type(session.reader), "dataset", lambda self, n: next(states, None) or original(self, n)
         )
         assert ids(dataset.read()) == [0, 1, 2]
+
+
+def test_a_clock_that_is_behind_makes_nothing_look_old(house: Lakehouse) -> None:
+    dataset = trades(house, 2)
+    session = house._session
+    late = CatalogWriter(session.database, clock=lambda: 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(session.writer), "_commit", lambda _, *given: commit_with(late, *given))
+        dataset.overwrite({"id": [7], "day": ["a"], "price": [1.0]})
+    newest, before, *_ = dataset.history()
+    assert newest.committed_at > before.committed_at
+    week = timedelta(days=7)
+    assert house.expire_snapshots(week) == {"trades": ()}
+    house.expire_snapshots(NOW)
+    assert [len(r.files) for r in house.vacuum(week)] == [0]
+    assert [len(r.files) for r in house.vacuum(NOW)] == [2]
+
+
+commit_with = CatalogWriter._commit

@@ -56,6 +56,28 @@ def test_files_without_a_common_column_are_merged(engine: str, local: Lake) -> N
     assert merged.to_pydict() == {"a": [1, None, None], "b": [None, 2, None], "c": [None, None, 3]}
 
 
+@pytest.mark.parametrize("rows", [3, 100_000])
+def test_structs_of_other_names_are_other_columns(engine: str, local: Lake, rows: int) -> None:
+    # As DuckDB writes them: nothing in the file tells them apart but the schema itself.
+    for name in "ab":
+        table = {"id": range(rows), name: [{"x": name}] * rows}
+        local.write(f"{name}.parquet", table, store_schema=False)
+    local.compact(engine)
+    assert local.column("a") == [{"x": "a"}] * rows + [None] * rows
+    assert local.column("b") == [None] * rows + [{"x": "b"}] * rows
+
+
+def test_field_ids_of_structs_that_differ_are_refused(engine: str, local: Lake) -> None:
+    for number, name in enumerate("ab", start=4):
+        schema = pa.schema([field("s", pa.struct([("x", pa.int64())]), field_id=number)])
+        table = pa.table({"s": [{"x": 1}]}, schema=schema)
+        local.write(f"{name}.parquet", table, store_schema=False)
+    before = local.tree()
+    with pytest.raises(IncompleteMaintenanceError, match="field id 4 in one and 5 in the other"):
+        local.compact(engine)
+    assert local.tree() == before
+
+
 def test_required_column_that_is_missing_elsewhere_becomes_nullable(
     engine: str, local: Lake
 ) -> None:

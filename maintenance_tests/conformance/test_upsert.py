@@ -378,6 +378,23 @@ def test_new_columns_get_a_type_that_is_read_back(
     assert [repr(row["x"]) for row in read(other)] == [repr(values.to_pylist()[0]), "None"]
 
 
+def test_a_column_of_nothing_but_null_takes_the_type_of_its_first_values(
+    engine: str, local: Lake
+) -> None:
+    local.write("a.parquet", {"id": [1, 2], "x": pa.nulls(2)})
+    assert counts(merge(local, {"id": [2, 3], "x": ["b", "c"]}, ["id"], engine)) == (1, 1, 0)
+    assert [row["x"] for row in read(local)] == [None, "b", "c"]
+    assert {local.open(name).schema_arrow.field("x").type for name in local.files()} == {
+        pa.string()
+    }
+    local.write("other/a.parquet", {"id": [1], "x": pa.nulls(1)})
+    other = local.below("other")
+    assert counts(merge(other, {"id": [5], "x": [7]}, ["x"], engine)) == (1, 0, 0)
+    assert sorted(other.column("x"), key=repr) == [7, None]
+    assert counts(merge(other, {"id": [6], "x": pa.nulls(1)}, ["x"], engine)) == (0, 1, 0)
+    assert sorted(other.column("id")) == [5, 6]
+
+
 def test_new_columns_of_types_that_parquet_lacks_are_refused_by_name(local: Lake) -> None:
     odd = {
         "x": pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
