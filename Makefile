@@ -11,7 +11,7 @@ PYTHON ?=
 PYTEST_ARGS ?=
 PORT ?= 3000
 
-.PHONY: help setup demo ui test lint format bench clean
+.PHONY: help setup demo ui test lint format docs bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' \
@@ -65,6 +65,9 @@ lint: $(STAMP) ## ruff, mypy and the import rules
 format: $(STAMP) ## rewrite the sources in the one format, with the safe lint fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(STAMP) ## write docs/api.md anew from the docstrings
+	$(BIN)/python docs/generate_api.py
 
 bench: $(STAMP) ## time and memory next to other tools, written to benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks

@@ -12,10 +12,34 @@ from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import catalog, crud, engines, foundation, optimize, repartition, stitch
+from benchmarks import (
+    catalog,
+    commits,
+    crud,
+    discovery,
+    engines,
+    foundation,
+    growth,
+    objects,
+    optimize,
+    repartition,
+    stitch,
+)
 from benchmarks.harness import Line, machine, report
 
-PARTS = (foundation, engines, stitch, optimize, repartition, crud, catalog)
+PARTS = (
+    foundation,
+    engines,
+    stitch,
+    objects,
+    optimize,
+    repartition,
+    crud,
+    catalog,
+    commits,
+    discovery,
+    growth,
+)
 MEASURES = tuple(measure for part in PARTS for measure in part.MEASURES)
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
 
@@ -24,13 +48,13 @@ def main() -> int:
     """Run one case (`--case`, used by the benchmark itself) or the whole benchmark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--case", nargs=2, metavar=("NAME", "JSON"), help=argparse.SUPPRESS)
-    parser.add_argument("--only", help="run the measures whose name contains this; write nothing")
+    parser.add_argument("--only", help="run the measures whose name contains this; write no report")
     arguments = parser.parse_args()
     if arguments.case:
         name, text = arguments.case
         print(json.dumps(CASES[name](json.loads(text))))
         return 0
-    console = Console()
+    console, facts = Console(), machine()
     lines: list[Line] = []
     for measure in MEASURES:
         if arguments.only and arguments.only not in measure.__name__:
@@ -41,7 +65,7 @@ def main() -> int:
             work = Path(folder) / "data"
             work.mkdir()
             lines += measure(work)
-    report(lines, machine(), console, save=not arguments.only)
+    report(lines, facts, console, save=not arguments.only)
     return 0 if all(line.holds for line in lines) else 1
 
 

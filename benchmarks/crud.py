@@ -1,4 +1,4 @@
-"""Changing few rows of many: ours, delta-rs, and writing everything anew with Polars or DuckDB."""
+"""Changing few rows of many: ours, delta-rs, pyiceberg, and all anew with Polars or DuckDB."""
 
 import shutil
 import time
@@ -8,6 +8,7 @@ from typing import Any
 
 import psutil
 
+from benchmarks.commits import iceberg_catalog
 from benchmarks.engines import _spark
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
 
@@ -16,7 +17,8 @@ TOUCHED = "day=107"
 ROUNDS = 2
 SEED = 20251118
 PYARROW, DUCKDB, SPARK = (f"ours on {engine}" for engine in ("pyarrow", "duckdb", "spark"))
-DELTA, POLARS, COPY = "delta-rs", "Polars, all anew", "DuckDB COPY, all anew"
+DELTA, ICEBERG = "delta-rs", "pyiceberg"
+POLARS, COPY = "Polars, all anew", "DuckDB COPY, all anew"
 Work = Callable[[], int]
 LEAST_TIMES_POLARS = 5.0
 MOST_TIMES_PARTITION = 6.0
@@ -61,10 +63,27 @@ def to_delta(folder: Path) -> dict[str, Any]:
     return {}
 
 
+def to_iceberg(folder: Path) -> dict[str, Any]:
+    """An Iceberg table of the very same files, partitioned by day."""
+    import pyarrow.parquet as pq
+    from pyiceberg.transforms import IdentityTransform
+
+    files = [str(path) for path in sorted(folder.rglob("*.parquet"))]
+    catalog = iceberg_catalog(f"sqlite:///{folder}/catalog.db", folder)
+    catalog.create_namespace("bench")
+    schema = pq.read_schema(files[0])
+    table = catalog.create_table("bench.events", schema=schema)
+    with table.update_spec() as update:
+        update.add_field("day", IdentityTransform(), "day")
+    table.add_files(files)
+    return {}
+
+
 def delete_few(tool: str, folder: Path) -> dict[str, Any]:
     """Delete one row in a hundred of one partition."""
     ready: dict[str, Callable[[Path], Work]] = {
         DELTA: _delta_delete,
+        ICEBERG: _iceberg_delete,
         POLARS: _polars_delete,
         COPY: _duckdb_delete,
     }
@@ -76,6 +95,8 @@ def upsert_few(tool: str, folder: Path, rows: int) -> dict[str, Any]:
     news = _news(rows)
     if tool == DELTA:
         return _measured(_delta_merge(folder, news))
+    if tool == ICEBERG:
+        return _measured(_iceberg_upsert(folder, news))
     if tool == POLARS:
         return _measured(_polars_merge(folder, news))
     return _measured(_our_upsert(tool, folder, news))
@@ -158,6 +179,41 @@ def _delta_merge(folder: Path, news: Any) -> Work:
     return work
 
 
+def _iceberg_table(folder: Path) -> Any:
+    return iceberg_catalog(f"sqlite:///{folder}/catalog.db", folder).load_table("bench.events")
+
+
+def _iceberg_delete(folder: Path) -> Work:
+    """Its expressions know no `%`: the rows are named one by one."""
+    from pyiceberg.expressions import And, EqualTo, In
+
+    table, day = _iceberg_table(folder), int(TOUCHED.removeprefix("day="))
+    ids = range(day * ROWS, (day + 1) * ROWS, 100)
+    where = And(EqualTo("day", f"{day:03}"), In("id", set(ids)))
+
+    def work() -> int:
+        table.delete(where)
+        return len(ids)
+
+    return work
+
+
+def _iceberg_upsert(folder: Path, news: Any) -> Work:
+    """It wants all columns of the table."""
+    import numpy as np
+    import pyarrow as pa
+
+    table = _iceberg_table(folder)
+    whole = news.append_column("quantity", pa.array(np.ones(len(news), "int32")))
+    whole = whole.append_column("name", pa.array(["user-000000"] * len(news)))
+
+    def work() -> int:
+        done = table.upsert(whole.select(table.schema().column_names), join_cols=["id", "day"])
+        return int(done.rows_updated + done.rows_inserted)
+
+    return work
+
+
 def _polars_delete(folder: Path) -> Work:
     import polars as pl
 
@@ -208,6 +264,7 @@ def _duckdb_delete(folder: Path) -> Work:
 CASES: dict[str, Case] = {
     "write_days": lambda a: write_days(Path(a["folder"]), a["rows"]),
     "to_delta": lambda a: to_delta(Path(a["folder"])),
+    "to_iceberg": lambda a: to_iceberg(Path(a["folder"])),
     "delete_few": lambda a: delete_few(a["tool"], Path(a["folder"])),
     "upsert_few": lambda a: upsert_few(a["tool"], Path(a["folder"]), a["rows"]),
 }
@@ -219,7 +276,8 @@ CASES: dict[str, Case] = {
 def crud_delete(work: Path) -> list[Line]:
     source, size = _write(work)
     case = f"delete 1 % of 1 of {PARTITIONS} partitions ({size / MIB:,.0f} MiB)"
-    best = _rounds(work, source, "delete_few", (PYARROW, DUCKDB, SPARK, DELTA, POLARS, COPY))
+    tools = (PYARROW, DUCKDB, SPARK, DELTA, ICEBERG, POLARS, COPY)
+    best = _rounds(work, source, "delete_few", tools)
     times = best[POLARS]["seconds"] / best[PYARROW]["seconds"]
     partition = sum(path.stat().st_size for path in (source / TOUCHED).iterdir())
     read = best[PYARROW]["read"] / partition
@@ -245,7 +303,7 @@ def crud_delete(work: Path) -> list[Line]:
 def crud_upsert(work: Path) -> list[Line]:
     source, size = _write(work)
     case = f"upsert of {ROWS // 50:,} rows into {PARTITIONS} partitions ({size / MIB:,.0f} MiB)"
-    tools = (PYARROW, DUCKDB, SPARK, DELTA, POLARS)
+    tools = (PYARROW, DUCKDB, SPARK, DELTA, ICEBERG, POLARS)
     return _lines(case, _rounds(work, source, "upsert_few", tools, rows=ROWS))
 
 
@@ -267,6 +325,8 @@ def _rounds(
         shutil.copytree(source, folder)
         if tool == DELTA:
             run_case("to_delta", folder=folder)
+        if tool == ICEBERG:
+            run_case("to_iceberg", folder=folder)
         found = run_case(name, tool=tool, folder=folder, **arguments)
         if tool not in best or found["seconds"] < best[tool]["seconds"]:
             best[tool] = found

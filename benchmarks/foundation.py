@@ -9,7 +9,7 @@ from typing import Any
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
 
 PEERS = ("maintenance_assets", "pyarrow", "duckdb", "polars")
-ROUNDS = 3
+ROUNDS = 2
 
 
 # -- cases: each runs in a process of its own and returns figures ------------------------------

@@ -27,6 +27,7 @@ VERSIONS = (
     "pyspark",
     "polars",
     "deltalake",
+    "pyiceberg",
     "numpy",
     "fsspec",
 )
@@ -94,7 +95,8 @@ def machine() -> list[str]:
         f"- {os.cpu_count()} cores, {memory:.0f} GiB of memory, {platform.system()} "
         f"{platform.machine()}",
         f"- Python {platform.python_version()}, {versions}",
-        f"- {datetime.now(UTC):%Y-%m-%d}",
+        f"- {datetime.now(UTC):%Y-%m-%d}; processes that waited for a core before it began: "
+        f"{os.getloadavg()[0]:.1f}",
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
 
-ROUNDS = 3
+ROUNDS, ROUNDS_HEALTHY = 2, 3
 SCALE = float(os.environ.get("STITCH_SCALE", "1"))
 """A smaller run for a machine that is shared."""
 OURS, COPY = "ours", "raw byte copy"
@@ -66,17 +66,18 @@ def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
             "mode": result.mode,
             "peak_mb": peak.megabytes,
         }
-    rewrite: dict[str, Callable[[Path, Path], None]] = {
+    rewrite: dict[str, Callable[[Path, Path], int]] = {
         COPY: _copy_bytes,
         "DuckDB COPY": _with_duckdb,
         "Polars sink": _with_polars,
         "PyArrow write_dataset": _with_pyarrow,
         "delta-rs compact": _with_delta,
     }
-    started = time.perf_counter()
-    rewrite[tool](folder, target)
-    seconds = time.perf_counter() - started
-    return {"files": len(list(target.rglob("*.parquet"))), "seconds": seconds}
+    with PeakMemory() as peak:
+        started = time.perf_counter()
+        files = rewrite[tool](folder, target)
+        seconds = time.perf_counter() - started
+    return {"files": files, "seconds": seconds, "peak_mb": peak.megabytes}
 
 
 def _import_all() -> None:
@@ -89,12 +90,17 @@ def _import_all() -> None:
     import maintenance_assets.engines.pyarrow_engine  # noqa: F401
 
 
-def _copy_bytes(folder: Path, target: Path) -> None:
+def _copy_bytes(folder: Path, target: Path) -> int:
     for number, path in enumerate(sorted(folder.glob("*.parquet"))):
         shutil.copyfile(path, target / f"{number}.parquet")
+    return _files(target)
 
 
-def _with_duckdb(folder: Path, target: Path) -> None:
+def _files(target: Path) -> int:
+    return len(list(target.rglob("*.parquet")))
+
+
+def _with_duckdb(folder: Path, target: Path) -> int:
     import duckdb
 
     with duckdb.connect() as connection:
@@ -104,15 +110,17 @@ def _with_duckdb(folder: Path, target: Path) -> None:
             f"(FORMAT parquet, COMPRESSION snappy, FILE_SIZE_BYTES '{TARGET_MB}MB', "
             "OVERWRITE_OR_IGNORE)"
         )
+    return _files(target)
 
 
-def _with_polars(folder: Path, target: Path) -> None:
+def _with_polars(folder: Path, target: Path) -> int:
     import polars as pl
 
     pl.scan_parquet(folder).sink_parquet(target / "out.parquet", compression="snappy")
+    return _files(target)
 
 
-def _with_pyarrow(folder: Path, target: Path) -> None:
+def _with_pyarrow(folder: Path, target: Path) -> int:
     import pyarrow.dataset as ds
 
     options = ds.ParquetFileFormat().make_write_options(compression="snappy")
@@ -124,15 +132,17 @@ def _with_pyarrow(folder: Path, target: Path) -> None:
         file_options=options,
         max_rows_per_group=rows,
     )
+    return _files(target)
 
 
-def _with_delta(folder: Path, target: Path) -> None:
+def _with_delta(folder: Path, target: Path) -> int:
     from deltalake import DeltaTable, WriterProperties
 
     table = DeltaTable(str(folder))
     table.optimize.compact(
         target_size=TARGET_MB * MIB, writer_properties=WriterProperties(compression="SNAPPY")
     )
+    return len(table.file_uris())
 
 
 CASES: dict[str, Case] = {
@@ -153,17 +163,17 @@ def stitching(work: Path) -> list[Line]:
         written = run_case(
             "write_ticks", folder=source, files=files, rows=rows, group_rows=group_rows
         )
-        best = _best_of_rounds(work, source)
+        best = _best_of_rounds(work, source, ROUNDS_HEALTHY if healthy else ROUNDS)
         case = f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB"
         lines += _compared(case, best, healthy=healthy)
         shutil.rmtree(source)
     return lines
 
 
-def _best_of_rounds(work: Path, source: Path) -> dict[str, dict[str, Any]]:
+def _best_of_rounds(work: Path, source: Path, rounds: int) -> dict[str, dict[str, Any]]:
     """All take turns, so that a slow moment of the machine does not hit one of them only."""
     best: dict[str, dict[str, Any]] = {}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for tool in (OURS, COPY, *PEERS):
             folder, target = work / "input", work / "output"
             shutil.copytree(source, folder)

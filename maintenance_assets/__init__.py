@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         PlanOutdatedError,
         RecoveryError,
         SchemaMismatchError,
+        UnknownDatasetError,
         UnreadableFileError,
         UnsupportedDatasetError,
     )
@@ -102,6 +103,7 @@ _HOMES = {
     "SavedPlan": "model.saved_plans",
     "SchemaMismatchError": "errors",
     "SparkParquetHandler": "api.handlers",
+    "UnknownDatasetError": "errors",
     "UnreadableFileError": "errors",
     "UnsupportedDatasetError": "errors",
     "build_definitions": "orchestration.build",
@@ -162,6 +164,7 @@ __all__ = [
     "SavedPlan",
     "SchemaMismatchError",
     "SparkParquetHandler",
+    "UnknownDatasetError",
     "UnreadableFileError",
     "UnsupportedDatasetError",
     "collect_dataset_stats_pyarrow",

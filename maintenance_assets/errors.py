@@ -72,6 +72,14 @@ class CatalogError(MaintenanceError):
     """The catalog cannot do what was asked; the message says why."""
 
 
+class UnknownDatasetError(CatalogError, FileNotFoundError):
+    """The catalog has no dataset of that name; the message names those that it has."""
+
+
+class VersionExpiredError(CatalogError):
+    """A version cannot be read any more; it may have been the newest one a moment ago."""
+
+
 class SchemaMismatchError(MaintenanceError, ValueError):
     """Data does not fit the schema of the dataset; nothing was written."""
 

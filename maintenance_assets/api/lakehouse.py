@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -10,18 +11,31 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from maintenance_assets.catalog.live import CatalogLife
 from maintenance_assets.catalog.retention import Given
 from maintenance_assets.catalog.writer import LEASE_SECONDS
 from maintenance_assets.errors import IncompleteMaintenanceError
 from maintenance_assets.model.clustering import Curve
-from maintenance_assets.model.lakehouse import CatalogFile, Change, Commit, DatasetState, Pin
+from maintenance_assets.model.lakehouse import (
+    CatalogFile,
+    Change,
+    Commit,
+    DatasetState,
+    LiveFile,
+    OpenTransaction,
+    Pin,
+)
 from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.model.status import DatasetStatus
 from maintenance_assets.operations import (
     lake_admin,
+    lake_adoption,
     lake_change,
+    lake_ducklake,
     lake_readers,
     lake_rewrite,
     lake_schema,
+    lake_status,
     lake_upsert,
     lake_write,
 )
@@ -29,6 +43,7 @@ from maintenance_assets.operations.compact import CompactionPlanner
 from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_admin import FsckReport, VacuumResult
 from maintenance_assets.operations.lake_change import ChangeOutcome
+from maintenance_assets.operations.lake_ducklake import DuckLakeAccess
 from maintenance_assets.operations.lake_rewrite import RewriteOptions
 from maintenance_assets.operations.lake_scan import (
     Scan,
@@ -54,6 +69,7 @@ class Lakehouse:
 
     `catalog_uri` is `sqlite:///file`, `duckdb:///file` or `postgresql://...`. New datasets get a
     directory of their name below `root`, which is beside the file of the catalog by default.
+    With `create=False`, a catalog that is not there is a FileNotFoundError.
     """
 
     def __init__(
@@ -63,10 +79,11 @@ class Lakehouse:
         *,
         storage_options: Mapping[str, Any] | None = None,
         lease: timedelta = timedelta(seconds=LEASE_SECONDS),
+        create: bool = True,
     ) -> None:
         if not isinstance(lease, timedelta) or lease <= timedelta(0):
             raise ValueError(f"lease must be a timedelta > 0, got {lease!r}")
-        self._session = LakeSession.open(catalog_uri, storage_options, lease)
+        self._session = LakeSession.open(catalog_uri, storage_options, lease, create=create)
         self._root = root
 
     def create_dataset(
@@ -82,11 +99,13 @@ class Lakehouse:
         """Make a dataset: of a schema, or of the schema of data, which is then appended."""
         if (schema is None) == (data is None):
             raise ValueError("give schema or data, and not both")
-        lake_admin.check_name(name)
+        lake_adoption.check_name(name)
         stream = None if data is None else incoming(data)
         arrow = stream.schema if stream is not None else _arrow_schema(schema)
         place = self._path_of(name) if path is None else path
-        lake_admin.create(self._session, name, place, arrow, _names(partition_by), _names(sort_by))
+        lake_adoption.create(
+            self._session, name, place, arrow, _names(partition_by), _names(sort_by)
+        )
         dataset = LakeDataset(self._session, name)
         if stream is not None:
             dataset.append(stream)
@@ -110,12 +129,12 @@ class Lakehouse:
 
     def register(self, name: str, path: Any, schema: pa.Schema | None = None) -> "LakeDataset":
         """Adopt an existing Parquet directory; its files stay where they are."""
-        lake_admin.register(self._session, name, path, schema)
+        lake_adoption.register(self._session, name, path, schema)
         return LakeDataset(self._session, name)
 
     def unregister(self, name: str) -> None:
         """Make a dataset a plain directory again, with the newest version and nothing else."""
-        lake_admin.unregister(self._session, name)
+        lake_adoption.unregister(self._session, name)
 
     def datasets(self) -> tuple[str, ...]:
         """The names of all datasets."""
@@ -149,11 +168,17 @@ class Lakehouse:
             for state in self._states(dataset)
         }
 
-    def recover(self, *, dataset: str | None = None) -> dict[str, tuple[Given, ...]]:
-        """Give up transactions of processes that died; done by vacuum as well."""
+    def recover(
+        self, *, dataset: str | None = None, moved: bool = False
+    ) -> dict[str, tuple[Given, ...]]:
+        """Give up transactions of processes that died; done by vacuum as well.
+
+        `moved=True` says that the catalog's database was moved, or restored from a copy, and that
+        the other one is not used any more: only one of the two may delete files.
+        """
         found = {}
         for state in self._states(dataset):
-            lake_admin.restore_mark(self._session, state)
+            lake_admin.restore_mark(self._session, state, moved)
             found[state.name] = lake_admin.recover_dataset(self._session, state)
         return found
 
@@ -162,6 +187,10 @@ class Lakehouse:
         return FsckSummary(
             tuple(lake_admin.fsck(self._session, state) for state in self._states(dataset))
         )
+
+    def ducklake(self) -> DuckLakeAccess:
+        """Let DuckDB attach this catalog as a DuckLake to read; makes views in its database."""
+        return lake_ducklake.open_to_ducklake(self._session)
 
     def _states(self, name: str | None) -> Iterator[DatasetState]:
         names = self.datasets() if name is None else (name,)
@@ -315,9 +344,11 @@ class LakeDataset:
         as_of: datetime | str | None = None,
         tag: str | None = None,
     ) -> Scan:
-        state = self._state
-        found = resolve_version(self._session, state, version, as_of, tag)
-        return plan_scan(self._session, state, found, where)
+        def look(state: DatasetState) -> Scan:
+            found = resolve_version(self._session, state, version, as_of, tag)
+            return plan_scan(self._session, state, found, where)
+
+        return self._session.at_newest(self.name, look)
 
     def read(
         self,
@@ -362,16 +393,30 @@ class LakeDataset:
 
     def files(self, version: int | None = None) -> tuple[CatalogFile, ...]:
         """The files of a version."""
-        state = self._state
-        found = resolve_version(self._session, state, version)
-        schema_at(self._session, state, found)
-        return self._session.reader.files(state.dataset_id, found)
+
+        def look(state: DatasetState) -> tuple[CatalogFile, ...]:
+            found = resolve_version(self._session, state, version)
+            return self._session.reader.files(state.dataset_id, found)
+
+        return self._session.at_newest(self.name, look)
+
+    def status(self, **options: Any) -> DatasetStatus:
+        """Files, health, drift and what is under way; options as of `status`, without a store's."""
+        return lake_status.status(self._session, self.name, **options)
 
     # -- versions -----------------------------------------------------------------------------
 
-    def history(self) -> tuple[Commit, ...]:
-        """All versions, newest first."""
-        return self._session.reader.history(self._state.dataset_id)
+    def history(self, limit: int | None = None) -> tuple[Commit, ...]:
+        """All versions (or so many), newest first."""
+        return self._session.reader.history(self._state.dataset_id, limit)
+
+    def live_files(self) -> tuple[LiveFile, ...]:
+        """The files of the newest version with the times they came: a listing of what counts."""
+        return CatalogLife(self._session.database).files(self._state.dataset_id)
+
+    def transactions(self) -> tuple[OpenTransaction, ...]:
+        """Who is at work on the dataset, or died over it."""
+        return CatalogLife(self._session.database).transactions(self._state.dataset_id)
 
     def tag(self, name: str, version: int | None = None) -> int:
         """Give a version (the newest by default) a name; it will not expire."""
@@ -434,7 +479,7 @@ class LakeDataset:
         policy = CompactionPolicy.from_targets(
             target_mb_per_file, target_rows_per_file, compression
         )
-        return self._maintain(lambda: CompactionPlanner(policy), RewriteOptions(**options))
+        return self._maintain(lambda _: CompactionPlanner(policy), RewriteOptions(**options))
 
     def optimize(
         self,
@@ -452,7 +497,12 @@ class LakeDataset:
             check_curve(curve),
             CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file, compression),
         )
-        return self._maintain(lambda: ClusteringPlanner(policy), RewriteOptions(**options))
+
+        def planner(called: Mapping[str, str | None]) -> ClusteringPlanner | None:
+            columns = lake_rewrite.names_in_files(policy.columns, called)
+            return None if columns is None else ClusteringPlanner(replace(policy, columns=columns))
+
+        return self._maintain(planner, RewriteOptions(**options), policy.columns)
 
     def repartition(
         self, partition_by: Sequence[str], *, dry_run: bool = False, **options: Any
@@ -463,7 +513,12 @@ class LakeDataset:
             self._session, self.name, _names(partition_by), settings, dry_run
         )
 
-    def _maintain(self, make_planner: Any, options: RewriteOptions) -> "LakeMaintenance":
+    def _maintain(
+        self,
+        make_planner: lake_rewrite.MakePlanner,
+        options: RewriteOptions,
+        asked: Sequence[str] | None = None,
+    ) -> "LakeMaintenance":
         started = time.monotonic()
         version, done = lake_rewrite.rewrite(self._session, self.name, make_planner, options)
         results = [
@@ -473,6 +528,8 @@ class LakeDataset:
         if not results:
             return LakeMaintenance(None, None)
         result = lake_rewrite.combined(results, started)
+        if asked is not None:  # files may have other names for these columns
+            result = replace(result, stats=replace(result.stats, zorder_columns=list(asked)))
         if result.failures and not options.dry_run:
             raise IncompleteMaintenanceError(
                 failure_message(result), LakeMaintenance(version, result)

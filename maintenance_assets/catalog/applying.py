@@ -19,6 +19,7 @@ from maintenance_assets.catalog.rows import (
     row_group_rows,
     statistics_rows,
 )
+from maintenance_assets.catalog.sequence import next_place
 from maintenance_assets.errors import (
     CommitConflictError,
     SchemaMovedError,
@@ -51,6 +52,7 @@ def apply_change(
     dataset_id, head = int(row["dataset_id"]), int(row["head"])
     _check_schema(row, change)
     _check_data(connection, ticket, change, head)
+    now = _no_earlier(connection, dataset_id, head, now)
     ended = _ended(connection, dataset_id, head, change)
     added = list(change.added)
     version = head + 1
@@ -75,6 +77,15 @@ def apply_change(
     if moved.rowcount != 1:
         raise CommitConflictError(f"Version {version} was committed by another process meanwhile")
     return Applied(version, frozenset(file.path for file in added))
+
+
+def _no_earlier(connection: Connection, dataset_id: int, head: int, now: int) -> int:
+    """A writer whose clock is behind must not make files that it replaces look long removed."""
+    commit = t.commit.c
+    query = select(commit.committed_at).where(
+        commit.dataset_id == dataset_id, commit.version == head
+    )
+    return max(now, int(connection.execute(query).scalar_one()) + 1)
 
 
 def _check_schema(row: Row, change: Change) -> None:
@@ -269,7 +280,13 @@ def _insert_physical(
     arrow = schema.arrow.serialize().to_pybytes()
     connection.execute(insert(t.physical_schema).values(**keys, fingerprint=mark, arrow=arrow))
     rows = [
-        {**keys, "field_id": field_id, "position": position, "name": name}
+        {
+            **keys,
+            "field_id": field_id,
+            "position": position,
+            "name": name,
+            "type": str(schema.arrow.field(name).type),
+        }
         for position, (name, field_id) in enumerate(schema.mapping)
     ]
     insert_many(connection, t.name_mapping, rows)
@@ -375,6 +392,7 @@ def _insert_commit(
         .mappings()
         .one()
     )
+    place = next_place(connection, max(now, before["committed_at"] + 1))
     rows = sum(f.row_count for f in begun), sum(f.row_count for f in ended)
     size = sum(f.size_bytes for f in begun) - sum(f.size_bytes for f in ended)
     connection.execute(
@@ -382,7 +400,8 @@ def _insert_commit(
             dataset_id=dataset_id,
             version=head + 1,
             # Versions are in the order of time, whatever the clocks of the writers say.
-            committed_at=max(now, before["committed_at"] + 1),
+            committed_at=place.committed_at,
+            sequence=place.sequence,
             txn_id=ticket.txn_id,
             operation=change.operation,
             author=change.author,

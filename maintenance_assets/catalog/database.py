@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, pool, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from maintenance_assets.catalog.ducklake import DUCKDB_STORAGE
 from maintenance_assets.catalog.file_lock import lock_of
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.errors import CatalogBusyError, CatalogError, CommitUnknownError
@@ -27,18 +29,38 @@ _GIVEN_UP = ("transactioncontext error", "conflict on", "deadlock", "could not s
 class Database:
     """A catalog's database, with its tables in place."""
 
-    def __init__(self, uri: str, busy_seconds: float = BUSY_SECONDS) -> None:
+    def __init__(
+        self, uri: str, busy_seconds: float = BUSY_SECONDS, *, create: bool = True
+    ) -> None:
         self.url = _checked_url(uri)
         self._busy_seconds = busy_seconds
+        if not create:
+            self._require_file()
         self._engine = _engine(self.url, busy_seconds)
-        if self.read(schema_version) != len(STEPS):
+        found = self.read(schema_version)
+        if not found and not create:
+            raise FileNotFoundError(f"There is no catalog in '{shown(self.url)}'")
+        if found != len(STEPS):
             self.write(migrate)
+
+    def _require_file(self) -> None:
+        """A database that is a file would otherwise be made by being opened."""
+        if self.directory is not None and not os.path.isfile(str(self.url.database)):
+            raise FileNotFoundError(f"Catalog '{shown(self.url)}' does not exist")
 
     @property
     def directory(self) -> str | None:
         """Where the file of the catalog lies; None on a server."""
         path = self.url.database if self.url.drivername in ("sqlite", "duckdb") else None
         return os.path.dirname(path) if path else None
+
+    def identity(self) -> str:
+        """What tells this database from a copy of it, however it is addressed."""
+        kind = self.url.get_backend_name()
+        if kind != "postgresql":
+            return f"{kind}:{os.stat(str(self.url.database)).st_ino}"
+        query = text("SELECT oid FROM pg_database WHERE datname = current_database()")
+        return f"{kind}:{self.read(lambda connection: connection.execute(query).scalar_one())}"
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run some queries in one transaction."""
@@ -62,12 +84,12 @@ class Database:
             try:
                 with _turn(self.url, self._busy_seconds), self._connection(writes) as connection:
                     return _transact(connection, work)
-            except DBAPIError as error:
+            except (DBAPIError, PoolTimeout) as error:
                 if not _may_try_again(error):
                     raise _named(error) from error
                 if time.monotonic() > give_up:
                     raise CatalogBusyError(
-                        f"The catalog '{self.url.render_as_string()}' was busy for "
+                        f"The catalog '{shown(self.url)}' was busy for "
                         f"{self._busy_seconds:.0f} seconds: {_first_line(error)}. Try again"
                     ) from error
             time.sleep(random.uniform(pause / 2, pause))
@@ -99,17 +121,25 @@ def _transact(connection: Connection, work: Callable[[Connection], T]) -> T:
     return result
 
 
-def _may_try_again(error: DBAPIError) -> bool:
-    text = str(error).lower()
-    return any(mark in text for mark in (*_BUSY, *_GIVEN_UP))
+def _may_try_again(error: DBAPIError | PoolTimeout) -> bool:
+    if isinstance(error, PoolTimeout):
+        return True  # all connections are in the hands of other threads
+    told = str(error).lower()
+    return any(mark in told for mark in (*_BUSY, *_GIVEN_UP))
 
 
-def _named(error: DBAPIError) -> Exception:
+def _named(error: DBAPIError | PoolTimeout) -> Exception:
     return CatalogError(f"The catalog's database reports: {_first_line(error)}")
 
 
-def _first_line(error: DBAPIError) -> str:
-    return str(error.orig or error).splitlines()[0]
+def _first_line(error: DBAPIError | PoolTimeout) -> str:
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def shown(url: URL) -> str:
+    """The address of a database without user, password and options, which may hold one too."""
+    host = f"{url.host or ''}{f':{url.port}' if url.port else ''}"
+    return f"{url.drivername.partition('+')[0]}://{host.rpartition('@')[2]}/{url.database or ''}"
 
 
 def _checked_url(uri: str) -> URL:
@@ -117,11 +147,12 @@ def _checked_url(uri: str) -> URL:
         raise ValueError(f"catalog_uri must be text, got {uri!r}")
     try:
         url = make_url(uri)
-    except ArgumentError as error:
-        raise ValueError(_EXPECTED.format(uri)) from error
+    except (ArgumentError, ValueError) as error:  # a port that is no number
+        # What cannot be taken apart may have a password anywhere: it is not repeated.
+        raise ValueError(_EXPECTED.format("something else")) from error
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
-        raise ValueError(_EXPECTED.format(url.render_as_string()))
+        raise ValueError(_EXPECTED.format(shown(url)))
     if kind == "postgresql":
         return url.set(drivername=_DRIVERS[kind])
     if not url.database or url.database == ":memory:":
@@ -143,7 +174,10 @@ def _engine(url: URL, busy_seconds: float) -> Engine:
                 return _sqlite_engine(url, busy_seconds)
             case "duckdb":
                 _make_directory(url)
-                return create_engine(url, poolclass=pool.NullPool)
+                settings = {"storage_compatibility_version": DUCKDB_STORAGE}
+                return create_engine(
+                    url, poolclass=pool.NullPool, connect_args={"config": settings}
+                )
             case _:
                 return create_engine(url, pool_pre_ping=True)
     except (ModuleNotFoundError, NoSuchModuleError) as error:

@@ -13,6 +13,7 @@ from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.inserting import insert_many
 from maintenance_assets.catalog.locking import lock_catalog, lock_dataset, now_micros
 from maintenance_assets.catalog.reader import dataset_state
+from maintenance_assets.catalog.sequence import Place, next_place, past_changed
 from maintenance_assets.errors import CatalogError
 from maintenance_assets.model.lakehouse import DatasetState, SortField, TableSchema
 
@@ -31,14 +32,15 @@ def create_dataset(
 
     def work(connection: Connection) -> DatasetState:
         dataset_id = lock_catalog(connection, "next_dataset_id")
-        _check_new(connection, name, root)
+        check_new(connection, name, root)
         _insert(connection, dataset_id, name, root, schema, partition_by, sort_by, options, uid)
         return dataset_state(connection, name)
 
     return database.write(work)
 
 
-def _check_new(connection: Connection, name: str, root: str) -> None:
+def check_new(connection: Connection, name: str, root: str) -> None:
+    """Raise unless the name is free, and the root apart from those of all datasets."""
     for other in connection.execute(select(t.dataset.c.name, t.dataset.c.root)):
         if other.name == name:
             raise CatalogError(f"There is a dataset {name!r} in the catalog already")
@@ -88,7 +90,8 @@ def _insert(
     insert_schema(connection, dataset_id, 0, 0, schema)
     insert_spec(connection, dataset_id, 0, 0, partition_by)
     _insert_sort_order(connection, dataset_id, sort_by)
-    connection.execute(insert(t.commit).values(_first_commit(dataset_id, uid, now)))
+    place = next_place(connection, now)
+    connection.execute(insert(t.commit).values(_first_commit(dataset_id, uid, place)))
 
 
 def _insert_sort_order(
@@ -108,13 +111,14 @@ def _insert_sort_order(
     insert_many(connection, t.sort_order, rows)
 
 
-def _first_commit(dataset_id: int, uid: str, now: int) -> dict[str, Any]:
+def _first_commit(dataset_id: int, uid: str, place: Place) -> dict[str, Any]:
     counts = ("files_added", "files_removed", "rows_added", "rows_removed")
     totals = ("total_files", "total_rows", "total_bytes")
     return {
         "dataset_id": dataset_id,
         "version": 0,
-        "committed_at": now,
+        "committed_at": place.committed_at,
+        "sequence": place.sequence,
         "txn_id": f"create-{uid}",
         "operation": "create",
         "summary": "{}",
@@ -173,5 +177,6 @@ def forget_dataset(database: Database, dataset_id: int, head: int) -> None:
             raise CatalogError("The dataset was changed meanwhile")
         for table in _OF_A_DATASET:
             connection.execute(delete(table).where(table.c.dataset_id == dataset_id))
+        past_changed(connection)
 
     database.write(work)

@@ -3,9 +3,12 @@
 from collections.abc import Callable
 from uuid import uuid4
 
-from sqlalchemy import Connection, insert, inspect, select, text, update
+from sqlalchemy import Connection, Table, insert, inspect, select, text, update
 
 from maintenance_assets.catalog import tables
+from maintenance_assets.catalog.ducklake import drop_views
+from maintenance_assets.catalog.rows import read_schema
+from maintenance_assets.catalog.sequence import LAST_COMMIT, PAST_CHANGES, Place
 from maintenance_assets.errors import CatalogError
 
 Step = Callable[[Connection], None]
@@ -21,7 +24,56 @@ def _first_layout(connection: Connection) -> None:
     connection.execute(insert(tables.catalog), rows)
 
 
-STEPS: tuple[Step, ...] = (_first_layout,)
+def _one_order_of_all_commits(connection: Connection) -> None:
+    """Commits of all datasets get one sequence; name mappings say of which type a column is."""
+    _add_column(connection, tables.commit, "sequence", "BIGINT")
+    _add_column(connection, tables.name_mapping, "type", "TEXT")
+    connection.execute(insert(tables.catalog), [{"name": PAST_CHANGES, "value": "0"}])
+    last = _number_commits(connection)
+    connection.execute(insert(tables.catalog), [{"name": LAST_COMMIT, "value": last.text}])
+    _name_types(connection)
+
+
+def _add_column(connection: Connection, table: Table, name: str, type_: str) -> None:
+    # A catalog that is made just now has the tables as they are today.
+    if name not in {column["name"] for column in inspect(connection).get_columns(table.name)}:
+        connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {name} {type_}"))
+
+
+def _number_commits(connection: Connection) -> Place:
+    """In the order of time; later times are moved where clocks of writers did not agree."""
+    commit = tables.commit.c
+    query = select(commit.dataset_id, commit.version, commit.committed_at).order_by(
+        commit.committed_at, commit.dataset_id, commit.version
+    )
+    place = Place(0, 0)
+    for row in connection.execute(query).all():
+        place = place.next(row.committed_at)
+        connection.execute(
+            update(tables.commit)
+            .where(commit.dataset_id == row.dataset_id, commit.version == row.version)
+            .values(sequence=place.sequence, committed_at=place.committed_at)
+        )
+    return place
+
+
+def _name_types(connection: Connection) -> None:
+    mapping, physical = tables.name_mapping.c, tables.physical_schema.c
+    query = select(physical.dataset_id, physical.physical_id, physical.arrow)
+    for row in connection.execute(query).all():
+        for field in read_schema(row.arrow):
+            connection.execute(
+                update(tables.name_mapping)
+                .where(
+                    mapping.dataset_id == row.dataset_id,
+                    mapping.physical_id == row.physical_id,
+                    mapping.name == field.name,
+                )
+                .values(type=str(field.type))
+            )
+
+
+STEPS: tuple[Step, ...] = (_first_layout, _one_order_of_all_commits)
 """Step n makes layout n + 1 out of layout n. Steps are only ever added."""
 
 
@@ -36,6 +88,8 @@ def migrate(connection: Connection, steps: tuple[Step, ...] = STEPS) -> int:
             f"This catalog has layout {found}, and this version of maintenance_assets knows "
             f"layouts up to {len(steps)}. Use a newer version of the package"
         )
+    if 0 < found < len(steps):
+        drop_views(connection)  # no table changes under a view; they are made again when asked for
     for step in steps[found:]:
         step(connection)
     if found < len(steps):

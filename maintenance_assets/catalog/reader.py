@@ -19,7 +19,7 @@ from maintenance_assets.catalog.rows import (
     to_moment,
 )
 from maintenance_assets.catalog.statistics import unpack_bounds, unpack_numbers
-from maintenance_assets.errors import CatalogError
+from maintenance_assets.errors import CatalogError, UnknownDatasetError, VersionExpiredError
 from maintenance_assets.model.lakehouse import (
     CatalogFile,
     ColumnStatistics,
@@ -70,7 +70,7 @@ class CatalogReader:
         return str(self._database.read(lambda c: c.execute(query).scalar_one()))
 
     def dataset(self, name: str) -> DatasetState:
-        """A dataset at its newest version; CatalogError when there is none of that name."""
+        """A dataset at its newest version; UnknownDatasetError when there is none of that name."""
         return self._database.read(lambda c: dataset_state(c, name))
 
     def roots(self) -> Mapping[str, str]:
@@ -82,12 +82,13 @@ class CatalogReader:
         """A schema that the dataset has or had."""
         return self._database.read(lambda c: schema_of(c, dataset_id, schema_id))
 
-    def history(self, dataset_id: int) -> tuple[Commit, ...]:
-        """All versions, newest first."""
+    def history(self, dataset_id: int, limit: int | None = None) -> tuple[Commit, ...]:
+        """All versions (or so many), newest first."""
         query = (
             select(t.commit)
             .where(t.commit.c.dataset_id == dataset_id)
             .order_by(t.commit.c.version.desc())
+            .limit(limit)
         )
         rows = self._database.read(lambda c: c.execute(query).mappings().all())
         return tuple(commit_of(row) for row in rows)
@@ -101,7 +102,7 @@ class CatalogReader:
         if row is None:
             raise CatalogError(f"There is no version {version}")
         if row["expired_at"] is not None:
-            raise CatalogError(f"Version {version} has expired and cannot be read any more")
+            raise VersionExpiredError(f"Version {version} has expired and cannot be read any more")
         return commit_of(row)
 
     def version_as_of(self, dataset_id: int, moment: datetime) -> int:
@@ -139,7 +140,22 @@ class CatalogReader:
     ) -> tuple[CatalogFile, ...]:
         """The files of a version that can hold such values, in the order in which they came."""
         conditions = [_not_outside(bound) for bound in bounds]
-        return self._database.read(lambda c: files_of(c, dataset_id, version, *conditions))
+
+        def work(connection: Connection) -> tuple[CatalogFile, ...]:
+            found = files_of(connection, dataset_id, version, *conditions)
+            # Asked last: as long as a version is kept, vacuum has forgotten none of its files.
+            _require_kept(connection, dataset_id, version)
+            return found
+
+        return self._database.read(work)
+
+    def partition_names(self, dataset_id: int, version: int) -> frozenset[str]:
+        """Keys that occur in the paths of a version's files."""
+        part = t.file_partition.c
+        same = and_(t.file.c.dataset_id == part.dataset_id, t.file.c.file_id == part.file_id)
+        meant = and_(t.file.c.dataset_id == dataset_id, _alive(version))
+        query = select(part.name).distinct().join(t.file, same).where(meant)
+        return frozenset(self._database.read(lambda c: c.execute(query).scalars().all()))
 
     def physical_schemas(self, dataset_id: int) -> Mapping[int, PhysicalSchema]:
         """How files were written, by id."""
@@ -262,6 +278,21 @@ def _file_bounds(rows: Sequence[Any]) -> list[FileBounds]:
     ]
 
 
+def _require_kept(connection: Connection, dataset_id: int, version: int) -> None:
+    """Raise unless the files of a version are safe from vacuum."""
+    commit = t.commit.c
+    query = select(commit.expired_at).where(
+        commit.dataset_id == dataset_id, commit.version == version
+    )
+    row = connection.execute(query).first()
+    if row is None:
+        raise CatalogError(f"There is no version {version}")
+    if row.expired_at is not None and version not in needed_versions(connection, dataset_id):
+        raise VersionExpiredError(
+            f"Version {version} has expired and may have been vacuumed meanwhile"
+        )
+
+
 _FEW = 5000
 _AT_ONCE = 500
 """Items of an IN list: databases bound the number of parameters."""
@@ -272,7 +303,7 @@ def dataset_state(connection: Connection, name: str) -> DatasetState:
     row = connection.execute(select(t.dataset).where(t.dataset.c.name == name)).mappings().first()
     if row is None:
         known = connection.execute(select(t.dataset.c.name).order_by(t.dataset.c.name)).scalars()
-        raise CatalogError(
+        raise UnknownDatasetError(
             f"There is no dataset {name!r} in the catalog. Datasets: {', '.join(known) or '(none)'}"
         )
     schema = schema_of(connection, row["dataset_id"], row["schema_id"])

@@ -16,6 +16,7 @@ from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.locking import lock_dataset, now_micros
 from maintenance_assets.catalog.reader import needed_files
 from maintenance_assets.catalog.rows import to_micros, to_moment
+from maintenance_assets.catalog.sequence import past_changed
 from maintenance_assets.catalog.writer import abandon
 from maintenance_assets.errors import CatalogError
 from maintenance_assets.model.lakehouse import Tombstone
@@ -87,7 +88,8 @@ class CatalogRetention:
             row = lock_dataset(connection, dataset_id)
             _drop_old_pins(connection, dataset_id, self._clock())
             chosen = _expirable(connection, dataset_id, int(row["head"]), older_than, retain_last)
-            if not dry_run:
+            if chosen and not dry_run:
+                past_changed(connection)
                 _mark_expired(connection, dataset_id, chosen, self._clock())
             return tuple(chosen)
 

@@ -83,6 +83,8 @@ commit = Table(
     _needed("total_rows"),
     _needed("total_bytes"),
     Column("expired_at", BigInteger),
+    # Its place among the commits of all datasets. Older layouts had none, hence not NOT NULL.
+    Column("sequence", BigInteger),
 )
 
 schema = Table(
@@ -144,6 +146,7 @@ name_mapping = Table(
     _key("field_id"),
     _needed("position", Integer),
     _needed("name", Text),
+    Column("type", Text),
 )
 
 file = Table(

@@ -6,7 +6,7 @@ commit takes the dataset's row first, so that all that follows sees a dataset th
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -58,11 +58,26 @@ class CatalogWriter:
         """How long a transaction lives without being renewed."""
         return self._lease
 
-    def begin(self, dataset_id: int, operation: str, txn_id: str, owner: str) -> Ticket:
-        """Open a transaction on the newest version, or take over one of the same id."""
-        return self._database.write(
-            lambda connection: self._begin(connection, dataset_id, operation, txn_id, owner)
-        )
+    def begin(
+        self,
+        dataset_id: int,
+        operation: str,
+        txn_id: str,
+        owner: str,
+        paths: Sequence[str] = (),
+    ) -> Ticket:
+        """Open a transaction on the newest version, or take over one of the same id.
+
+        Paths that it will write to are recorded together with it.
+        """
+
+        def work(connection: Connection) -> Ticket:
+            ticket = self._begin(connection, dataset_id, operation, txn_id, owner)
+            if ticket.committed_version is None:
+                insert_many(connection, t.transaction_file, _rows_of(ticket, paths))
+            return ticket
+
+        return self._database.write(work)
 
     def _begin(
         self, connection: Connection, dataset_id: int, operation: str, txn_id: str, owner: str
@@ -87,6 +102,12 @@ class CatalogWriter:
             connection.execute(insert(t.transaction).values(row))
             return Ticket(dataset_id, txn_id, 1, head, operation)
         if found["state"] == "committed":
+            if found["operation"] != operation:
+                raise CatalogError(
+                    f"txn_id '{txn_id}' is that of a {found['operation']}, which is version "
+                    f"{found['version']}: this {operation} needs an id of its own. Nothing was "
+                    "changed"
+                )
             return Ticket(dataset_id, txn_id, found["fence"], head, operation, found["version"])
         # A later call with the same id supersedes the earlier one, which can commit no more.
         fence = found["fence"] + 1
@@ -97,10 +118,7 @@ class CatalogWriter:
 
     def add_intents(self, ticket: Ticket, paths: Iterable[str]) -> None:
         """Record paths before anything is written to them."""
-        rows = [
-            {"dataset_id": ticket.dataset_id, "txn_id": ticket.txn_id, "path": path}
-            for path in paths
-        ]
+        rows = _rows_of(ticket, paths)
 
         def work(connection: Connection) -> None:
             self._renew(connection, ticket)
@@ -140,6 +158,9 @@ class CatalogWriter:
         while True:
             try:
                 return self._commit(current, change)
+            except LeaseLostError:
+                # Also raised when the commit was confirmed to a connection that then broke.
+                return self._committed_by(current)
             except CommitUnknownError as error:
                 logger.warning("asking whether transaction %s is in: %s", ticket.txn_id, error)
                 resolved = self._resolve(current, give_up)
@@ -161,6 +182,23 @@ class CatalogWriter:
             return applied
 
         return Committed(self._database.write(work).version)
+
+    def _committed_by(self, ticket: Ticket) -> Committed:
+        """The version that this very ticket made; LeaseLostError if it made none."""
+
+        def work(connection: Connection) -> Committed:
+            row = t.transaction.c
+            query = select(row.version).where(
+                _is_txn(ticket.dataset_id, ticket.txn_id),
+                row.state == "committed",
+                row.fence == ticket.fence,
+            )
+            version = connection.execute(query).scalar()
+            if version is None:
+                raise _lost(ticket)
+            return Committed(version)
+
+        return self._database.read(work)
 
     def _settle_intents(self, connection: Connection, ticket: Ticket, applied: Applied) -> None:
         """Intents that became files are done with; the others may have left bytes."""
@@ -235,6 +273,12 @@ def _forget_intents(connection: Connection, dataset_id: int, txn_id: str) -> Non
     )
 
 
+def _rows_of(ticket: Ticket, paths: Iterable[str]) -> list[dict[str, Any]]:
+    return [
+        {"dataset_id": ticket.dataset_id, "txn_id": ticket.txn_id, "path": path} for path in paths
+    ]
+
+
 def _is_txn(dataset_id: int, txn_id: str) -> Any:
     row = t.transaction.c
     return (row.dataset_id == dataset_id) & (row.txn_id == txn_id)
@@ -253,8 +297,12 @@ def _fence(connection: Connection, ticket: Ticket, **values: object) -> None:
         .values(**values)
     )
     if changed.rowcount != 1:
-        raise LeaseLostError(
-            f"Transaction '{ticket.txn_id}' ({ticket.operation}) is not open any more: it paused "
-            "for longer than its lease and was given up, or was started again. Nothing was "
-            "committed; run the operation again"
-        )
+        raise _lost(ticket)
+
+
+def _lost(ticket: Ticket) -> LeaseLostError:
+    return LeaseLostError(
+        f"Transaction '{ticket.txn_id}' ({ticket.operation}) is not open any more: it paused "
+        "for longer than its lease and was given up, or was started again. Nothing was "
+        "committed; run the operation again"
+    )

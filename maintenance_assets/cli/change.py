@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from maintenance_assets.cli.exits import Exit, exit_of_result
-from maintenance_assets.cli.new_rows import read_rows
+from maintenance_assets.cli.new_rows import read_rows, types_in
 from maintenance_assets.cli.session import Session
 from maintenance_assets.operations import delete as deletion
 from maintenance_assets.operations import repartition as repartitioning
@@ -26,7 +26,7 @@ def delete(session: Session) -> Exit:
 def update(session: Session) -> Exit:
     """`update`: values of the rows that a predicate means."""
     given = session.arguments
-    assigned = _assignments("--set", given.values)
+    assigned = assignments("--set", given.values)
     values = {column: sql(expression) for column, expression in assigned.items()}
     with session.working() as options:
         result = updating.update(given.path, given.where, values, **_scope(session), **options)
@@ -37,7 +37,7 @@ def upsert(session: Session) -> Exit:
     """`upsert`: rows of a file by their key."""
     given = session.arguments
     store = open_store(given.path, storage_options=session.storage_options)
-    new_data = read_rows(Path(given.new_data), store)
+    new_data = read_rows(Path(given.new_data), types_in(store))
     with session.working() as options:
         result = upserting.upsert(
             given.path,
@@ -55,7 +55,7 @@ def upsert(session: Session) -> Exit:
 def repartition(session: Session) -> Exit:
     """`repartition`: files laid out by other columns."""
     given = session.arguments
-    derived = _assignments("--derive", given.derive)
+    derived = assignments("--derive", given.derive)
     with session.working() as options:
         result = repartitioning.repartition(
             given.path,
@@ -81,7 +81,7 @@ def _scope(session: Session) -> dict[str, Any]:
     }
 
 
-def _assignments(option: str, texts: list[str]) -> dict[str, str]:
+def assignments(option: str, texts: list[str]) -> dict[str, str]:
     """Columns and the expressions that they are set to."""
     found: dict[str, str] = {}
     for text in texts:

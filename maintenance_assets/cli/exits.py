@@ -38,6 +38,8 @@ def exit_of_error(error: Exception) -> Exit:
             | errors.LeaseLostError()
             | errors.PlanOutdatedError()
             | errors.ConcurrentChangeError()
+            | errors.CommitConflictError()
+            | errors.CatalogBusyError()
         ):
             return Exit.TRY_AGAIN
         case errors.UnsupportedDatasetError() | errors.DatasetConfigError():
@@ -73,7 +75,9 @@ def _unfolded(text: str) -> str:
     message, *rest = text.splitlines() or [""]
     if len(rest) == 2 and set(rest[1].strip()) == {"^"}:
         start, end = rest[1].index("^"), len(rest[1].rstrip())
-        return f"{message} (at '{rest[0][start:end]}' in: {rest[0].strip()})"
+        place = rest[0][start:end]
+        where = f"at '{place}' in" if place else "at the end of"
+        return f"{message} ({where}: {rest[0].strip()})"
     return re.sub(r"\s*[\r\n]+\s*", " ", text).strip()
 
 
@@ -84,7 +88,8 @@ def _is_foreign(error: BaseException) -> bool:
 
 
 def _has_changed(result: Any) -> bool:
-    stats = getattr(result, "stats", None)
+    # Of a dataset in a catalog, the figures are one level below the version.
+    stats = getattr(getattr(result, "result", result), "stats", None)
     return bool(
         getattr(stats, "compacted_file_count", 0) or getattr(stats, "partitions_affected", 0)
     )

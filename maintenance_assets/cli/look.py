@@ -1,6 +1,7 @@
 """Commands that look and change nothing: status and history."""
 
 import time
+from typing import Any
 
 from maintenance_assets.cli.exits import Exit
 from maintenance_assets.cli.output import Output, bar
@@ -16,21 +17,43 @@ _MOST_DRIFT = 10
 
 def status(session: Session) -> Exit:
     """`status`: how a dataset is."""
-    given, output = session.arguments, session.output
-    with progress_bars(given.progress) as on_progress:
+    with progress_bars(session.arguments.progress) as on_progress:
         found = inspection.status(
-            given.path,
-            engine=given.engine,
-            target_mb_per_file=given.target_mb,
-            target_rows_per_file=given.target_rows,
-            small_file_mb=given.small_mb,
-            min_gain=given.min_gain,
-            cooldown_minutes=given.cooldown_minutes,
-            partition_filter=given.partition,
-            worst=given.worst,
+            session.arguments.path,
             storage_options=session.storage_options,
             on_progress=on_progress,
+            **judged_by(session),
         )
+    report_status(session.output, found)
+    return Exit.DONE
+
+
+def require_backups(session: Session) -> None:
+    """A directory remembers nothing by itself."""
+    if not session.arguments.backup_path:
+        raise ValueError(
+            f"`{session.arguments.command}` needs --backup-path DIR, where operations kept what "
+            "they replaced (or --catalog URI, where PATH is a dataset of a catalog)"
+        )
+
+
+def judged_by(session: Session) -> dict[str, Any]:
+    """The options of a status."""
+    given = session.arguments
+    return {
+        "engine": given.engine,
+        "target_mb_per_file": given.target_mb,
+        "target_rows_per_file": given.target_rows,
+        "small_file_mb": given.small_mb,
+        "min_gain": given.min_gain,
+        "cooldown_minutes": given.cooldown_minutes,
+        "partition_filter": given.partition,
+        "worst": given.worst,
+    }
+
+
+def report_status(output: Output, found: DatasetStatus) -> None:
+    """All that is known of a dataset."""
     output.json(found.to_dict())
     _summary(output, found)
     _histogram(output, found)
@@ -39,7 +62,6 @@ def status(session: Session) -> Exit:
     output.lines("unreadable", (f"'{path}': {why}" for path, why in found.unreadable))
     output.lines("busy", found.holders)
     output.lines("left behind", (f"run {run} (`recover` sees to it)" for run in found.leftovers))
-    return Exit.DONE
 
 
 def _summary(output: Output, found: DatasetStatus) -> None:
@@ -113,6 +135,7 @@ def _drift(output: Output, found: DatasetStatus) -> None:
 def history(session: Session) -> Exit:
     """`history`: operations that a backup was made of."""
     given, output = session.arguments, session.output
+    require_backups(session)
     found = backups.history(
         given.path, backup_path=given.backup_path, storage_options=session.storage_options
     )

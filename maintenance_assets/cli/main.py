@@ -15,12 +15,15 @@ from maintenance_assets.cli.exits import Exit, exit_of_error, one_line
 from maintenance_assets.cli.parser import PROGRAM, build_parser
 from maintenance_assets.cli.secrets import SafeStream, Secrets
 from maintenance_assets.cli.session import Session
-from maintenance_assets.cli.storage_options import from_process
+from maintenance_assets.cli.storage_options import filled, from_process
 
 _COMMANDS = {
     "status": "look:status",
     "plan": "rewrite:plan",
     "history": "look:history",
+    "vacuum": "lake:vacuum",
+    "expire": "lake:expire",
+    "fsck": "lake:fsck",
     "compact": "rewrite:compact",
     "optimize": "rewrite:optimize",
     "execute": "rewrite:execute",
@@ -30,10 +33,23 @@ _COMMANDS = {
     "upsert": "change:upsert",
     "restore": "undo:restore",
     "recover": "undo:recover",
-    "datasets": "other:check_datasets",
+    "datasets check": "other:check_datasets",
+    "datasets list": "lake:datasets",
     "completion": "other:completion",
 }
 """Where each command is; its room is imported when it is called."""
+_OF_A_CATALOG = {
+    "status": "lake:status",
+    "history": "lake:history",
+    "compact": "lake_change:compact",
+    "optimize": "lake_change:optimize",
+    "delete": "lake_change:delete",
+    "update": "lake_change:update",
+    "upsert": "lake_change:upsert",
+    "restore": "lake_change:restore",
+    "recover": "lake:recover",
+}
+"""The same commands for a dataset of a catalog."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +82,14 @@ def _run(arguments: Any, secrets: Secrets, stdout: SafeStream) -> int:
         secrets.learn(options)
         for name in ("path", "target", "backup_path"):
             secrets.learn_url(getattr(arguments, name, None) or "")
-    module, _, name = _COMMANDS[arguments.command].partition(":")
+    command_name = " ".join(filter(None, (arguments.command, arguments.subcommand)))
+    place = _COMMANDS[command_name]
+    if getattr(arguments, "catalog", None):
+        secrets.learn_url(arguments.catalog)
+        arguments.catalog = filled(arguments.catalog, "--catalog")
+        secrets.learn_url(arguments.catalog)
+        place = _OF_A_CATALOG.get(command_name, place)
+    module, _, name = place.partition(":")
     command = getattr(import_module(f"maintenance_assets.cli.{module}"), name)
     code = int(command(Session(arguments, options, stdout)))
     stdout.flush()

@@ -14,7 +14,7 @@ from maintenance_assets.storage.footers import read_footer
 Types = dict[str, Any]
 
 
-def read_rows(file: Path, store: Store) -> pa.Table:
+def read_rows(file: Path, types: Types) -> pa.Table:
     """A table from a Parquet, CSV or JSON file, by the end of its name.
 
     Text has no types of its own: columns of CSV and JSON that the dataset has are read as there.
@@ -24,32 +24,32 @@ def read_rows(file: Path, store: Store) -> pa.Table:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise ValueError(f"new data must be a .parquet, .csv or .json file, got '{file}'")
-    return reader(file, store)
+    return reader(file, types)
 
 
-def _parquet(file: Path, store: Store) -> pa.Table:
+def _parquet(file: Path, types: Types) -> pa.Table:
     import pyarrow.parquet as pq
 
     return pq.read_table(file, partitioning=None)
 
 
-def _csv(file: Path, store: Store) -> pa.Table:
+def _csv(file: Path, types: Types) -> pa.Table:
     from pyarrow import csv
 
-    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=_types(store)))
+    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=_plain_of(types)))
 
 
-def _json(file: Path, store: Store) -> pa.Table:
+def _json(file: Path, types: Types) -> pa.Table:
     from pyarrow import json
 
-    schema = pa.schema(list(_types(store).items()))
+    schema = pa.schema(list(_plain_of(types).items()))
     # Columns that the file does not have would otherwise come out as null, and be written so.
     found = set(json.read_json(file).column_names)
     wanted = pa.schema([field for field in schema if field.name in found])
     return json.read_json(file, parse_options=json.ParseOptions(explicit_schema=wanted))
 
 
-_READERS: dict[str, Callable[[Path, Store], pa.Table]] = {
+_READERS: dict[str, Callable[[Path, Types], pa.Table]] = {
     ".parquet": _parquet,
     ".csv": _csv,
     ".json": _json,
@@ -58,7 +58,7 @@ _READERS: dict[str, Callable[[Path, Store], pa.Table]] = {
 }
 
 
-def _types(store: Store) -> Types:
+def types_in(store: Store) -> Types:
     """The columns of the newest file, by name, and those that are in its path alone."""
     if not store.exists(store.root):
         return {}
@@ -69,9 +69,13 @@ def _types(store: Store) -> Types:
     in_path: Types = dict.fromkeys(
         known_partition_keys([store.relative(file.directory)]), pa.string()
     )
-    in_file = {field.name: _plain(field.type) for field in file.schema.arrow}
+    in_file = {field.name: field.type for field in file.schema.arrow}
     return in_path | in_file
 
 
-def _plain(type_: Any) -> Any:
-    return type_.value_type if pa.types.is_dictionary(type_) else type_
+def _plain_of(types: Types) -> Types:
+    """No reader makes dictionaries of text by itself."""
+    return {
+        name: type_.value_type if pa.types.is_dictionary(type_) else type_
+        for name, type_ in types.items()
+    }

@@ -1,11 +1,13 @@
 """The arguments of `parquet-maintenance`."""
 
 import argparse
+import os
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from maintenance_assets import __version__
 from maintenance_assets.cli.exits import EPILOG, Exit
+from maintenance_assets.cli.storage_options import CATALOG_VARIABLE
 from maintenance_assets.engines.registry import engine_names
 from maintenance_assets.model.clustering import CURVES
 from maintenance_assets.model.policy import CODECS, DEFAULT_MEMORY_BUDGET_MB
@@ -38,11 +40,12 @@ def build_parser() -> Parser:
         description="Keeps Parquet datasets healthy.",
         epilog=EPILOG,
     )
+    parser.set_defaults(subcommand=None)
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", required=True, parser_class=Parser
     )
-    for add in (_look, _rewrite, _change, _undo, _other):
+    for add in (_look, _rewrite, _change, _undo, _catalog, _other):
         add(commands)
     return parser
 
@@ -61,7 +64,10 @@ def _command(
 
 def _look(commands: Any) -> None:
     status = _command(
-        commands, "status", "Files, health, drift and what is under way", _store, _scope, _targets
+        commands,
+        "status",
+        "Files, health, drift and what is under way",
+        *(_store, _scope, _targets, _in_catalog),
     )
     _engine(status)
     status.add_argument("--small-mb", type=float, metavar="MB", help="files below are small")
@@ -75,8 +81,10 @@ def _look(commands: Any) -> None:
     )
     _clustering(plan, required=False)
     plan.add_argument("--save", metavar="FILE", help="keep the plan, to execute it later")
-    history = _command(commands, "history", "Operations that can be taken back", _store)
-    _backups(history, required=True)
+    history = _command(
+        commands, "history", "Operations that can be taken back, or versions", _store, _in_catalog
+    )
+    _backups(history)
 
 
 def _rewrite(commands: Any) -> None:
@@ -84,13 +92,13 @@ def _rewrite(commands: Any) -> None:
         commands,
         "compact",
         "Merge small files and split oversized ones",
-        *(_store, _work, _scope, _targets, _dry_run),
+        *(_store, _work, _scope, _targets, _dry_run, _in_catalog),
     )
     optimize = _command(
         commands,
         "optimize",
         "Cluster rows so that look-ups open few files",
-        *(_store, _work, _scope, _targets, _dry_run),
+        *(_store, _work, _scope, _targets, _dry_run, _in_catalog),
     )
     _clustering(optimize, required=True)
     execute = _command(
@@ -134,7 +142,7 @@ def _repartition(commands: Any) -> None:
 
 
 def _change(commands: Any) -> None:
-    shared = (_store, _work, _scope, _codec, _dry_run, _backups)
+    shared = (_store, _work, _scope, _codec, _dry_run, _backups, _in_catalog)
     delete = _command(commands, "delete", "Delete rows", *shared)
     delete.add_argument("--where", required=True, metavar="SQL", help="which rows")
     update = _command(commands, "update", "Change values of rows", *shared)
@@ -156,10 +164,49 @@ def _change(commands: Any) -> None:
 
 
 def _undo(commands: Any) -> None:
-    restore = _command(commands, "restore", "Take an operation back", _store, _dry_run)
-    restore.add_argument("backup_id", metavar="BACKUP_ID", help="see `history`")
-    _backups(restore, required=True)
-    _command(commands, "recover", "Finish or undo interrupted runs", _store, _dry_run)
+    restore = _command(commands, "restore", "Take an operation back", _store, _dry_run, _in_catalog)
+    restore.add_argument("backup_id", metavar="BACKUP_ID", help="or a version; see `history`")
+    _backups(restore)
+    _command(commands, "recover", "Finish or undo interrupted runs", _store, _dry_run, _in_catalog)
+
+
+def _catalog(commands: Any) -> None:
+    vacuum = _command(
+        commands,
+        "vacuum",
+        "Delete files that no version of a catalog's datasets needs",
+        *(_store, _of_catalog),
+        path=False,
+    )
+    vacuum.add_argument(
+        "--retention-days", type=float, default=7.0, metavar="N", help="removed so long ago (7)"
+    )
+    vacuum.add_argument(
+        "--force", action="store_true", help="allow less than 7 days: nobody is reading"
+    )
+    either = vacuum.add_mutually_exclusive_group()
+    either.add_argument("--delete", action="store_true", help="do it; else it is a dry run")
+    either.add_argument("--dry-run", action="store_true", help="say what would be done (default)")
+    expire = _command(
+        commands,
+        "expire",
+        "Give up old versions, whose files vacuum may then delete",
+        *(_store, _of_catalog, _dry_run),
+        path=False,
+    )
+    expire.add_argument(
+        "--older-than-days", type=float, required=True, metavar="N", help="replaced so long ago"
+    )
+    expire.add_argument(
+        "--retain-last", type=int, default=1, metavar="N", help="keep so many at least (1)"
+    )
+    _command(
+        commands,
+        "fsck",
+        "Compare directories with the catalog",
+        *(_store, _of_catalog),
+        path=False,
+    )
 
 
 def _other(commands: Any) -> None:
@@ -170,6 +217,8 @@ def _other(commands: Any) -> None:
     check = _command(inner, "check", "Check a datasets.yaml", path=False)
     check.add_argument("file", metavar="FILE", help="the datasets.yaml")
     check.add_argument("--open", action="store_true", help="look at each dataset, too")
+    listed = _command(inner, "list", "Datasets of a catalog", _store, path=False)
+    _catalog_option(listed, required=True)
     completion = commands.add_parser(
         "completion", help="A script that completes commands and options in a shell"
     )
@@ -190,6 +239,31 @@ def _store(command: Parser) -> None:
         "--storage-options-file",
         metavar="FILE",
         help="the same as JSON or YAML (or MAINTENANCE_STORAGE_OPTIONS[_FILE] in the environment)",
+    )
+
+
+def _in_catalog(command: Parser) -> None:
+    """PATH may be the name of a dataset."""
+    _catalog_option(command.add_argument_group("catalog"), required=False)
+
+
+def _of_catalog(command: Parser) -> None:
+    command.add_argument("dataset", nargs="?", metavar="DATASET", help="all if not given")
+    _catalog_option(command, required=True)
+
+
+def _catalog_option(command: Any, *, required: bool) -> None:
+    """Not required where the environment says it; PATH never changes its meaning by that."""
+    known = os.environ.get(CATALOG_VARIABLE) if required else None
+    command.add_argument(
+        "--catalog",
+        metavar="URI",
+        required=required and not known,
+        default=known,
+        help=f"sqlite:///file, duckdb:///file or postgresql://...; ${{NAME}} is filled in (or "
+        f"{CATALOG_VARIABLE} in the environment)"
+        if required
+        else "PATH is the name of a dataset in this catalog; ${NAME} is filled in",
     )
 
 

@@ -1,7 +1,7 @@
 """Commands that rewrite files without changing a row: plan, compact, optimize, execute."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from maintenance_assets.cli.exits import Exit, exit_of_result
@@ -37,7 +37,7 @@ def plan(session: Session) -> Exit:
         result = work(session, True, options)
     if given.save:
         saved_plans.save_plan(result, given.save)
-    _report(session.output, result)
+    report_rewrite(session.output, result)
     if given.save:
         session.output.line(f"saved; carry it out with: parquet-maintenance execute {given.save}")
     return Exit.DONE
@@ -84,14 +84,17 @@ def _perform(session: Session, work: Work) -> Exit:
         with session.working() as options:
             result = work(options)
     except IncompleteMaintenanceError as error:
-        _report(session.output, error.result)
+        report_rewrite(session.output, error.result)
         raise
-    _report(session.output, result)
+    report_rewrite(session.output, result)
     return exit_of_result(result)
 
 
-def _report(output: Output, result: CompactionResult) -> None:
-    output.json(_record(result))
+def report_rewrite(
+    output: Output, result: CompactionResult, more: Mapping[str, Any] | None = None
+) -> None:
+    """What was done, or would be; `more` is for machines alone."""
+    output.json({**_record(result), **(more or {})})
     stats = result.stats
     output.line(result.dataset)
     if not stats.compacted_file_count:

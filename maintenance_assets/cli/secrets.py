@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TextIO
+from urllib.parse import unquote
 
 HIDDEN = "***"
 _HARMLESS = frozenset(
@@ -68,9 +69,14 @@ class Secrets:
             self._add(value.decode(errors="replace") if isinstance(value, bytes) else value)
 
     def learn_url(self, url: str) -> None:
-        """Remember the password in a URL."""
-        for password in re.findall(r"://[^/@:]*:([^/@]*)@", url):
+        """Remember the passwords in a URL, as they are spelled there and as they are."""
+        found = re.findall(r"://[^/@:]*:([^/@]*)@", url)
+        # What was written without the escapes that it needs is cut short by some readers.
+        found += re.findall(r"://[^/@:]*:(.*)@", url)
+        found += re.findall(r"[?&][^=&]*(?:pass|secret|token|key)[^=&]*=([^&]*)", url, re.I)
+        for password in found:
             self._add(password)
+            self._add(unquote(password))
 
     def learn_environment(self, environment: Mapping[str, str]) -> None:
         """Remember what variables hold that are called a secret."""

@@ -3,11 +3,14 @@
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maintenance_assets.cli.output import Output
 from maintenance_assets.cli.progress import progress_bars
 from maintenance_assets.cli.secrets import SafeStream
+
+if TYPE_CHECKING:
+    from maintenance_assets.api.lakehouse import Lakehouse
 
 
 class Session:
@@ -36,6 +39,26 @@ class Session:
                 "storage_options": self.storage_options,
                 "on_progress": on_progress,
             }
+
+    @contextmanager
+    def house(self) -> Iterator["Lakehouse"]:
+        """The catalog that was named; it has to be there."""
+        from maintenance_assets.api.lakehouse import Lakehouse
+
+        options = self.storage_options
+        with Lakehouse(self.arguments.catalog, storage_options=options, create=False) as house:
+            yield house
+
+    def refuse_in_catalog(self, *names: str) -> None:
+        """Options that mean something for a directory alone are not passed over in silence."""
+        usual = {"engine": "pyarrow"}
+        for name in names:
+            if getattr(self.arguments, name, None) not in (None, False, usual.get(name)):
+                option = name.replace("_", "-")
+                raise ValueError(
+                    f"--{option} has no meaning for `{self.arguments.command}` with --catalog: "
+                    "leave it out"
+                )
 
     def targets(self) -> dict[str, Any]:
         """The options that say what files are to be like."""

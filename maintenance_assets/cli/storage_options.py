@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 OPTIONS_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS"
+CATALOG_VARIABLE = "MAINTENANCE_CATALOG"
 FILE_VARIABLE = "MAINTENANCE_STORAGE_OPTIONS_FILE"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _WORDS = {"true": True, "false": False, "null": None}
@@ -41,14 +42,16 @@ def _from_text(text: str, source: str) -> dict[str, Any]:
 
 
 def _from_file(path: Path) -> dict[str, Any]:
-    import yaml
+    from maintenance_assets.planning.plain_yaml import load_yaml
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load_yaml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise FileNotFoundError(f"Storage options file '{path}' does not exist") from None
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except UnicodeDecodeError:
         raise ValueError(f"storage options file '{path}' is neither JSON nor YAML") from None
+    except ValueError as error:
+        raise ValueError(f"storage options file '{path}': {error}") from None
     return _checked(content, f"storage options file '{path}'")
 
 
@@ -84,7 +87,7 @@ def _set(options: dict[str, Any], text: str, number: int, environment: Mapping[s
 def _filled(value: Any, environment: Mapping[str, str]) -> Any:
     """`${NAME}` is taken from the environment, so that secrets need not be written down."""
     if isinstance(value, str):
-        return _VARIABLE.sub(lambda match: _variable(match[1], environment), value)
+        return filled(value, "storage options", environment)
     if isinstance(value, Mapping):
         return {key: _filled(inner, environment) for key, inner in value.items()}
     if isinstance(value, list):
@@ -92,10 +95,16 @@ def _filled(value: Any, environment: Mapping[str, str]) -> Any:
     return value
 
 
-def _variable(name: str, environment: Mapping[str, str]) -> str:
-    if name not in environment:
-        raise ValueError(f"environment variable {name} is not set, and storage options use it")
-    return environment[name]
+def filled(text: str, user: str, environment: Mapping[str, str] | None = None) -> str:
+    """The text with each `${NAME}` taken from the environment; `user` is who needs it."""
+    known = os.environ if environment is None else environment
+
+    def value_of(match: re.Match[str]) -> str:
+        if match[1] not in known:
+            raise ValueError(f"environment variable {match[1]} is not set, and {user} needs it")
+        return known[match[1]]
+
+    return _VARIABLE.sub(value_of, text)
 
 
 def from_process(given: Sequence[str], file: str | None) -> dict[str, Any] | None:

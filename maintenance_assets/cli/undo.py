@@ -1,6 +1,7 @@
 """Commands that take something back: restore and recover."""
 
 from maintenance_assets.cli.exits import Exit
+from maintenance_assets.cli.look import require_backups
 from maintenance_assets.cli.session import Session
 from maintenance_assets.operations import recover as recovery
 from maintenance_assets.operations import restore as restoring
@@ -11,6 +12,7 @@ from maintenance_assets.storage.recovery import leftover_runs
 def restore(session: Session) -> Exit:
     """`restore`: the files that an operation replaced come back."""
     given, output = session.arguments, session.output
+    require_backups(session)
     result = restoring.restore(
         given.path,
         given.backup_id,

@@ -5,8 +5,25 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintenance_assets.errors import RewriteError
+from maintenance_assets.errors import RewriteError, SchemaMismatchError
 from maintenance_assets.planning.fitting import is_list_view, list_of_view
+from maintenance_assets.planning.polars_marks import require_listed
+
+
+def conform_new(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """New data in the types it is written in; SchemaMismatchError where a value does not fit."""
+    try:
+        fitted = conform_batch(batch, schema, "the data")
+    except RewriteError as error:
+        raise SchemaMismatchError(str(error)) from error
+    for number, wanted in enumerate(schema):
+        if not wanted.nullable and fitted.column(number).null_count:
+            raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
+        try:
+            require_listed(fitted.column(number), wanted)
+        except ValueError as error:
+            raise SchemaMismatchError(str(error)) from error
+    return fitted
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema, path: str) -> pa.RecordBatch:

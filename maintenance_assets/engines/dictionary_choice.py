@@ -5,10 +5,13 @@ sooner, and files without useless dictionaries are smaller and written in half t
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+
+from maintenance_assets.model.plans import WriterOptions
 
 _LEAST_ROWS = 2048
 """Smaller row groups are not worth the look."""
@@ -26,6 +29,16 @@ def useless_dictionaries(group: pa.Table) -> tuple[str, ...]:
     rows = pa.array(np.linspace(0, group.num_rows - 1, _SAMPLE).astype(np.int64))
     sample = group.select(names).take(rows) if names else group
     return tuple(name for name in names if not _is_useful(sample.column(name), group.num_rows))
+
+
+def with_useful_dictionaries(options: WriterOptions, group: pa.Table) -> WriterOptions:
+    """The same options, but no dictionary where a row group would not gain by it.
+
+    What is said of a column already stays.
+    """
+    plain = dict.fromkeys(useless_dictionaries(group), "PLAIN")
+    encodings = {**plain, **dict(options.column_encodings)}
+    return replace(options, column_encodings=tuple(encodings.items()))
 
 
 def _is_asked(field: Any) -> bool:

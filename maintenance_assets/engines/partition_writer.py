@@ -18,7 +18,7 @@ from maintenance_assets.engines.dictionaries import (
     as_written,
     has_nested_dictionary,
 )
-from maintenance_assets.engines.dictionary_choice import useless_dictionaries
+from maintenance_assets.engines.dictionary_choice import with_useful_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.row_blocks import (
     Arranged,
@@ -283,9 +283,7 @@ class _Form:
         magnitude = group.num_rows.bit_length()
         found = self.known.get(magnitude)
         if found is None:
-            plain = dict.fromkeys(useless_dictionaries(group), "PLAIN")
-            encodings = {**plain, **dict(self.options.column_encodings)}
-            options = replace(self.options, column_encodings=tuple(encodings.items()))
+            options = with_useful_dictionaries(self.options, group)
             found = self.known[magnitude] = writer_arguments(self.schema, options)
         return found
 

@@ -19,6 +19,8 @@ from maintenance_assets.planning.dictionaries import has_nested_dictionary
 MAX_BATCH_ROWS = 64 * 1024
 _PROBE_ROWS = 128
 _PROBE_BUFFER = 64 * 1024
+_WIDEST = 12
+"""Bytes of the widest value (INT96) that is not as long as it likes."""
 _MIN_BATCH_ROWS = 16
 _PREFETCH_LIMIT = 64 * MIB
 _THREADS_FROM = MIB
@@ -130,15 +132,15 @@ def _batch_rows(
         return reading.most_rows
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if first and file.num_rows > _PROBE_ROWS and has_variable_width(file, columns):
-        row_bytes = max(row_bytes, _probed(handle, metadata, columns, first[0], reading))
+    texts = _variable_columns(file, columns)
+    if first and file.num_rows > _PROBE_ROWS and texts:
+        probed = _probed(handle, metadata, texts, first[0], reading)
+        row_bytes = max(row_bytes, probed + _others(metadata, first[0], texts, columns))
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
 
 
-def _probed(
-    handle: Any, metadata: Any, columns: list[str] | None, group: int, reading: Reading
-) -> int:
-    """The size of a row by the first ones of a row group, of which no more than that is read."""
+def _probed(handle: Any, metadata: Any, columns: list[str], group: int, reading: Reading) -> int:
+    """What columns take of a row, by the first ones of a row group, and no more is read of it."""
     parquet = pq.ParquetFile(
         handle,
         metadata=metadata,
@@ -151,6 +153,19 @@ def _probed(
     return 0 if first is None or not first.num_rows else int(first.nbytes // first.num_rows)
 
 
+def _others(metadata: Any, group: int, probed: list[str], columns: list[str] | None) -> int:
+    """The most that the other columns take of a row: their values have a width of their own."""
+    found = metadata.row_group(group)
+    chunks = [found.column(index) for index in range(found.num_columns)]
+    values = sum(
+        chunk.num_values
+        for chunk in chunks
+        if chunk.path_in_schema not in probed
+        and (columns is None or chunk.path_in_schema in columns)
+    )
+    return int(values * _WIDEST // max(1, found.num_rows))
+
+
 def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
     """Whether even the whole content of the file, repeated in each row, would fit the budget."""
     flat = not any(pa.types.is_nested(field.type) for field in file.schema.arrow)
@@ -159,8 +174,13 @@ def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
 
 def has_variable_width(file: DataFile, columns: list[str] | None) -> bool:
     """Whether any of the columns (of all, where none are named) has values of any length."""
+    return bool(_variable_columns(file, columns))
+
+
+def _variable_columns(file: DataFile, columns: list[str] | None) -> list[str]:
     leaves = zip(file.schema.leaf_paths, file.schema.leaves, strict=True)
-    return any("BYTE_ARRAY" in leaf for path, leaf in leaves if columns is None or path in columns)
+    wanted = [path for path, leaf in leaves if "BYTE_ARRAY" in leaf]
+    return wanted if columns is None else [path for path in wanted if path in columns]
 
 
 def _portions(metadata: Any, rows_at_least: int, wanted: Sequence[int]) -> Iterator[list[int]]:

@@ -171,7 +171,7 @@ class SparkEngine:
         secrets = dict.fromkeys(
             (*secret_values(places.source.fs, paths), *secret_values(places.target.fs, paths))
         )
-        with _gate_at([staging], places.target) as gate:
+        with gate_at([staging], places.target) as gate:
             move = SparkRepartition(
                 spark, task, places, gate, resources.memory_bytes, tuple(secrets)
             )
@@ -255,12 +255,13 @@ def _gate(tasks: Sequence[RewriteTask], access: FileAccess) -> Iterator[str | No
     directories = dict.fromkeys(path.rpartition("/")[0] for task in tasks for path in task.staged)
     changes = (task.group.change for task in tasks)
     directories |= dict.fromkeys(change.staging for change in changes if change is not None)
-    with _gate_at(list(directories), access) as gate:
+    with gate_at(list(directories), access) as gate:
         yield gate
 
 
 @contextmanager
-def _gate_at(directories: Sequence[str], access: FileAccess) -> Iterator[str | None]:
+def gate_at(directories: Sequence[str], access: FileAccess) -> Iterator[str | None]:
+    """The same for these directories, which are made."""
     for directory in directories:
         access.make_directory(directory)
     if access.is_local:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from maintenance_assets.engines.dictionaries import check_indices_of
+from maintenance_assets.engines.dictionary_choice import with_useful_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.read_kernel import RowGroups, read_file
 from maintenance_assets.engines.stitch_footer import Footer, parse_footer
@@ -81,7 +82,7 @@ def _always(row_groups: range) -> RowGroups:
 def encode_table(table: pa.Table, group: RewriteGroup) -> pa.Buffer:
     """A table as a Parquet file of one row group."""
     sink = pa.BufferOutputStream()
-    with open_writer(sink, group.schema, group.writer) as writer:
+    with open_writer(sink, group.schema, with_useful_dictionaries(group.writer, table)) as writer:
         writer.write_table(
             table.replace_schema_metadata(group.schema.metadata), max(1, table.num_rows)
         )

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from maintenance_assets.engines.conform import conform_array, conform_batch
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.planning.content_hash import value_hashes
+from maintenance_assets.planning.fitting import as_stored, is_read_back, is_storable
 from maintenance_assets.planning.schema_drift import widen
 
 _NOT_IN_POLARS = (
@@ -69,13 +70,13 @@ class Transform:
 
     def _as_batch(self, returned: Any, batch: pa.RecordBatch) -> pa.RecordBatch:
         if isinstance(returned, pa.Table | pa.RecordBatch):
-            return _one_batch(returned)
+            return _storable(_one_batch(returned))
         if not _is_polars(returned):
             raise RewriteError(
                 "transform_fn must return a polars.DataFrame or a pyarrow.Table, "
                 f"got {type(returned).__name__}"
             )
-        return self._restored(_one_batch(returned.to_arrow()), batch)
+        return _storable(self._restored(_one_batch(_to_arrow(returned)), batch))
 
     def _restored(self, found: pa.RecordBatch, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Columns of a type that polars has another one for get theirs back."""
@@ -192,6 +193,51 @@ def _only_wider(type_: Any, there: Any) -> bool:
         (pa.binary(), pa.large_binary()),
         (pa.binary_view(), pa.large_binary()),
     )
+
+
+def _to_arrow(frame: Any) -> Any:
+    try:
+        return frame.to_arrow()
+    except (pa.ArrowException, NotImplementedError) as error:
+        raise RewriteError(_not_in_arrow(frame, error)) from error
+
+
+def _not_in_arrow(frame: Any, error: Exception) -> str:
+    """Which column Arrow did not take."""
+    for name in frame.columns:
+        try:
+            frame.select(name).to_arrow()
+        except (pa.ArrowException, NotImplementedError):
+            return (
+                f"transform_fn returned column '{name}' as {frame.schema[name]}, for which Arrow "
+                "has no type. Cast it to another one"
+            )
+    return f"Arrow cannot hold what transform_fn returned: {_first_line(error)}"
+
+
+def _storable(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows in types that are read back as they are written; RewriteError names what is none."""
+    arrays, fields = list(batch.columns), list(batch.schema)
+    for index, (field, array) in enumerate(zip(fields, arrays, strict=True)):
+        if batch.schema.names.count(field.name) > 1:
+            raise RewriteError(
+                f"transform_fn returned the column '{field.name}' more than once: rename one"
+            )
+        if not is_storable(field.type):
+            raise RewriteError(
+                f"transform_fn returned column '{field.name}' as {field.type}, which Parquet "
+                "cannot hold. Cast it to another type"
+            )
+        if not is_read_back(field.type):
+            try:
+                arrays[index] = as_stored(array)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise RewriteError(
+                    f"transform_fn returned column '{field.name}' as {field.type}, which Parquet "
+                    f"would change: {error}. Cast it to another type"
+                ) from error
+            fields[index] = field.with_type(arrays[index].type)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, batch.schema.metadata))
 
 
 def _one_batch(table: Any) -> pa.RecordBatch:

@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from maintenance_assets.engines.dictionary_choice import with_useful_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.plans import WriterOptions
@@ -26,14 +28,25 @@ def write_files(
     """Write a stream into files of exactly the given numbers of rows."""
     stream = Cutter(iter(batches), schema)
     for path, rows in outputs:
-        file_schema = with_row_count(schema, rows)
-        with access.open_output(path) as sink, open_writer(sink, file_schema, options) as writer:
-            for table in stream.row_groups(rows, row_group_bytes, row_group_rows):
-                writer.write_table(
-                    table.replace_schema_metadata(file_schema.metadata), ROW_GROUP_ROWS
-                )
+        tables = stream.row_groups(rows, row_group_bytes, row_group_rows)
+        _write_file(path, tables, with_row_count(schema, rows), options, access)
     if stream.has_more():
         raise RewriteError("the sources hold more rows than their footers say")
+
+
+def _write_file(
+    path: str,
+    tables: Iterator[pa.Table],
+    schema: pa.Schema,
+    options: WriterOptions,
+    access: FileAccess,
+) -> None:
+    """Write row groups; the first one shows which columns are worth a dictionary."""
+    first = next(tables, None)
+    chosen = options if first is None else with_useful_dictionaries(options, first)
+    with access.open_output(path) as sink, open_writer(sink, schema, chosen) as writer:
+        for table in chain(() if first is None else (first,), tables):
+            writer.write_table(table.replace_schema_metadata(schema.metadata), ROW_GROUP_ROWS)
 
 
 @contextmanager

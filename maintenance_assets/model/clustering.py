@@ -105,3 +105,10 @@ class PartitionDecision:
     before: tuple[ColumnOverlap, ...] = ()
     after: tuple[ColumnOverlap, ...] = ()
     """Measured on what was written; in a dry run, predicted from the sample."""
+    held: tuple[str, ...] = ()
+    """Keys of the directory that its files hold themselves: others in it are apart from them."""
+
+    @property
+    def key(self) -> tuple[str, tuple[str, ...]]:
+        """What tells it from all other partitions."""
+        return self.directory, self.held

@@ -137,6 +137,28 @@ class CatalogFile:
 
 
 @dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A file of the newest version, as a listing would have it."""
+
+    file_id: int
+    path: str
+    size_bytes: int
+    committed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """Somebody who is at work on a dataset, or who died over it."""
+
+    txn_id: str
+    operation: str
+    owner: str
+    opened_at: datetime
+    is_alive: bool
+    """Whether its lease was renewed in time."""
+
+
+@dataclass(frozen=True, slots=True)
 class SortField:
     """One column of a declared sort order."""
 

@@ -44,11 +44,17 @@ def _foreign(data: Any) -> pa.RecordBatchReader:
         return data.to_arrow().to_reader(MAX_BATCH_ROWS)
     if (home, kind) == ("pandas", "DataFrame"):
         return pa.Table.from_pandas(data).to_reader(MAX_BATCH_ROWS)
-    if home == "pyspark" and kind == "DataFrame":
+    if is_spark_frame(data):
         return data.toArrow().to_reader(MAX_BATCH_ROWS)
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     raise ValueError(f"data must be {_ACCEPTED}, got {home}.{kind}")
+
+
+def is_spark_frame(data: Any) -> bool:
+    """Whether that is a DataFrame of Spark, classic or Connect."""
+    kind = type(data)
+    return kind.__module__.partition(".")[0] == "pyspark" and kind.__name__ == "DataFrame"
 
 
 def _decoded(reader: pa.RecordBatchReader) -> pa.RecordBatchReader:

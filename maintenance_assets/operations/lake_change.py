@@ -152,7 +152,7 @@ def _change(
                 transaction.give_up()
                 return _outcome(operation, None, found, (), False)
             batches = rows_of(found, found.scan.schema)
-            added = write_changed(transaction, batches, found.scan.schema, options)
+            added = write_changed(transaction, batches, found.scan.schema, options, found.scan)
             change = Change(
                 operation,
                 added=added,
@@ -211,7 +211,7 @@ def _repartition(
     scan = plan_scan(session, state, transaction.ticket.base_version)
     placed = replace(transaction.state, partition_by=partition_by)
     transaction.state = placed
-    added = write_changed(transaction, scan_batches(scan), scan.schema, options)
+    added = write_changed(transaction, scan_batches(scan), scan.schema, options, scan)
     change = Change(
         "repartition",
         added=added,
@@ -266,8 +266,12 @@ def write_changed(
     batches: Iterator[pa.RecordBatch],
     schema: TableSchema,
     options: WriteOptions,
+    scan: Scan,
 ) -> tuple[NewFile, ...]:
-    """Write rows that are in the schema of the dataset, each into its partition."""
+    """Write rows that are in the schema of the dataset, each into its partition.
+
+    Who may read the files that the rows were in may read the new ones.
+    """
     policy = options.policy
     file_schema = schema.with_ids
     partition_by = transaction.state.partition_by
@@ -289,6 +293,9 @@ def write_changed(
             transaction.expect(directories)
             writer.write(rows, codes, directories)
         placed = writer.close()
+    for file in placed if scan.files else ():
+        like = transaction.store.path(scan.files[0].file.path)
+        transaction.store.copy_permissions(like, file.path, is_copy=True)
     names = {column.name: column.field_id for column in schema.columns}
     return describe_files(transaction.store, [file.path for file in placed], schema, names)
 

@@ -17,7 +17,8 @@ from maintenance_assets.model.lakehouse import (
     PhysicalSchema,
     TableSchema,
 )
-from maintenance_assets.planning.partitions import parse_partition
+from maintenance_assets.planning.partitions import format_partition, parse_partition
+from maintenance_assets.planning.placement import partition_texts
 from maintenance_assets.storage.filesystems import Listed, Store
 from maintenance_assets.storage.footers import examine_footers
 
@@ -97,13 +98,37 @@ def path_values(columns: Sequence[Column], partition: PartitionKey) -> dict[int,
     }
 
 
+def plain_partition(columns: Sequence[Column], partition: PartitionKey) -> PartitionKey:
+    """The keys of a path with their values as we spell them; what is no column stays as it is."""
+    values = path_values(columns, partition)
+    ids = {column.name: column.field_id for column in columns}
+    spelled = []
+    for key, raw in partition:
+        value = values.get(ids.get(key, -1))
+        if value is not None:
+            (text,) = partition_texts(pa.repeat(value, 1), key)
+            raw = format_partition([(key, text)]).partition("=")[2]
+        spelled.append((key, raw))
+    return tuple(spelled)
+
+
 def _value(text: str | None, column: Column) -> Any:
     try:
+        if text is None:
+            return pa.scalar(None, column.type)
+        if pa.types.is_time(column.type):
+            return _time_of(text, column.type)
         return pa.scalar(text, pa.string()).cast(column.type)
     except pa.ArrowException as error:
         raise CatalogError(
             f"'{column.name}={text}' of a path is not a value of type {column.type}: {error}"
         ) from error
+
+
+def _time_of(text: str, type_: Any) -> Any:
+    """A time of day; pyarrow reads such text as part of a moment only."""
+    moment = pa.scalar(f"1970-01-01 {text}", pa.string()).cast(pa.timestamp("ns"))
+    return moment.cast(pa.time64("ns")).cast(type_)
 
 
 def listed_of(store: Store, file: CatalogFile) -> Listed:

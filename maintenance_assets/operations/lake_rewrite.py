@@ -4,7 +4,7 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,20 +37,21 @@ from maintenance_assets.operations.engine_choice import (
     requested_engine,
 )
 from maintenance_assets.operations.lake_files import describe_files, listed_of
-from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
+from maintenance_assets.operations.lake_session import (
+    LakeSession,
+    LakeTransaction,
+    remove_work_folder,
+    work_folder,
+)
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import Planner
 from maintenance_assets.operations.verify import verify_group
 from maintenance_assets.planning.compaction import codec_label
 from maintenance_assets.planning.partitions import check_filter_keys, parse_partition_filter
-from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.footers import read_footer, read_footers
 
 logger = logging.getLogger(__name__)
-
-WORK_FOLDER = f"{LAKEHOUSE_MARK}/work"
-"""Where engines write whose names are their own until the driver has chosen among attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,24 @@ class RewriteOptions:
     message: str | None = None
 
 
+def names_in_files(
+    columns: Sequence[str], called: Mapping[str, str | None]
+) -> tuple[str, ...] | None:
+    """Columns (nested ones by dotted path) as some files call them; None if they have none."""
+    found, missing = [], []
+    for column in columns:
+        top = column if column in called else column.partition(".")[0]
+        if top not in called:
+            missing.append(column)
+        elif called[top] is not None:
+            found.append(f"{called[top]}{column[len(top) :]}")
+    if missing:
+        raise ValueError(
+            f"Missing z-order columns: {', '.join(missing)}. Available columns: {', '.join(called)}"
+        )
+    return tuple(found) or None
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Files that may be rewritten together: each name is the same column in all of them."""
@@ -80,39 +99,56 @@ def split_by_names(files: Sequence[CatalogFile], physical: Any) -> tuple[Part, .
     """Keep files apart in which a name means different columns, or a column has two names."""
     parts: list[tuple[list[CatalogFile], dict[str, int]]] = []
     for file in files:
-        names = dict(physical[file.physical_id].mapping)
+        schema = physical[file.physical_id]
+        # Adopted files may hold columns that the dataset does not have, nor will have.
+        names = {**dict.fromkeys(schema.arrow.names, _NO_COLUMN), **dict(schema.mapping)}
         for members, known in parts:
             if _agree(names, known):
                 members.append(file)
                 known.update(names)
                 break
         else:
-            parts.append(([file], dict(names)))
-    return tuple(Part(tuple(members), known) for members, known in parts)
+            parts.append(([file], names))
+    return tuple(
+        Part(tuple(members), {n: i for n, i in known.items() if i != _NO_COLUMN})
+        for members, known in parts
+    )
+
+
+_NO_COLUMN = -1
 
 
 def _agree(names: dict[str, int], known: dict[str, int]) -> bool:
-    called = {field_id: name for name, field_id in known.items()}
+    called = {field_id: name for name, field_id in known.items() if field_id != _NO_COLUMN}
     return all(
         known.get(name, field_id) == field_id and called.get(field_id, name) == name
         for name, field_id in names.items()
     )
 
 
+MakePlanner = Callable[[Mapping[str, str | None]], Planner | None]
+"""A planner for files in which columns are called so, by their names of today (None: not there);
+None where there is nothing to do with such files."""
+
+
 def rewrite(
     session: LakeSession,
     name: str,
-    make_planner: Callable[[], Planner],
+    make_planner: MakePlanner,
     options: RewriteOptions,
 ) -> tuple[int | None, list[tuple[Planner, "LakeRewrite", CompactionResult]]]:
     """Rewrite what the planner finds; the version that came of it, None when there was nothing."""
-    state = session.reader.dataset(name)
-    files = _in_scope(session, state, options.partition_filter)
+    state, files = session.at_newest(
+        name, lambda state: (state, in_scope(session, state, options.partition_filter))
+    )
     physical = session.reader.physical_schemas(state.dataset_id)
     version = None
     done = []
     for part in split_by_names(files, physical):
-        planner = make_planner()
+        called = {field_id: name for name, field_id in part.names.items()}
+        planner = make_planner({c.name: called.get(c.field_id) for c in state.schema.columns})
+        if planner is None:
+            continue
         run = LakeRewrite(session, state, planner, options, part, physical)
         result = run.preview() if options.dry_run else run.execute()
         version = run.version if run.version is not None else version
@@ -120,9 +156,10 @@ def rewrite(
     return version, done
 
 
-def _in_scope(
+def in_scope(
     session: LakeSession, state: DatasetState, partition_filter: Any
 ) -> tuple[CatalogFile, ...]:
+    """The files of the newest version that a filter means."""
     files = session.reader.files(state.dataset_id, state.head)
     chosen = parse_partition_filter(partition_filter)
     if chosen is None:
@@ -312,6 +349,7 @@ class LakeRewrite:
         for path, wanted in zip(paths, final, strict=True):
             if path != wanted:
                 store.move(path, wanted)
+            store.copy_permissions(group.files[0].path, wanted, is_copy=True)
         files = []
         for path in final:
             listed = store.stat(path)
@@ -364,8 +402,11 @@ class LakeRewrite:
         transaction: LakeTransaction,
         ids: dict[str, int],
     ) -> list[int]:
-        head = self.session.reader.dataset(self.state.name).head
-        alive = {f.file_id for f in self.session.reader.files(self.state.dataset_id, head)}
+        files = self.session.at_newest(
+            self.state.name,
+            lambda newest: self.session.reader.files(newest.dataset_id, newest.head),
+        )
+        alive = {file.file_id for file in files}
         return [
             number
             for number in numbers
@@ -393,6 +434,7 @@ class LakeRewrite:
             rows=before.total_rows,
             rows_after=after.total_rows,
             schema=self.state.schema.arrow,
+            dataset=self.state.name,
             seconds=0.0,
             publish="none" if self.version is None else "exchange",
             passes=0 if self.version is None else 1,
@@ -419,16 +461,11 @@ def _numbered(schema: Any, ids: dict[str, int]) -> Any:
 
 
 def _in_work_folder(task: RewriteTask, transaction: LakeTransaction) -> RewriteTask:
-    folder = f"{WORK_FOLDER}/{transaction.ticket.txn_id}"
+    folder = work_folder(transaction.ticket.txn_id)
     names = [path.rpartition("/")[2] for path in task.staged]
     return replace(
         task, staged=tuple(transaction.store.path(f"{folder}/{name}.staged") for name in names)
     )
-
-
-def remove_work_folder(store: Store, txn_id: str) -> None:
-    """Remove what a transaction staged."""
-    store.delete_tree(store.path(f"{WORK_FOLDER}/{txn_id}"))
 
 
 def _measured(
@@ -464,8 +501,16 @@ def combined(results: Sequence[CompactionResult], started: float) -> CompactionR
         ),
         planned_groups=planned if first.stats.dry_run else None,
     )
+    plans = [result.plan for result in results]
+    plan = replace(
+        first.plan,
+        groups=tuple(group for plan in plans for group in plan.groups),
+        untouched=tuple(file for plan in plans for file in plan.untouched),
+        failures=tuple(failure for plan in plans for failure in plan.failures),
+    )
     return replace(
         first,
+        plan=plan,
         stats=total,
         rows=sum(result.rows for result in results),
         rows_after=sum(result.rows_after for result in results),

@@ -9,7 +9,7 @@ from maintenance_assets.catalog.datasets import reserve_field_ids
 from maintenance_assets.errors import SchemaMovedError
 from maintenance_assets.model.lakehouse import Change, DatasetState, TableSchema
 from maintenance_assets.operations.lake_session import LakeSession
-from maintenance_assets.operations.lake_write import ATTEMPTS
+from maintenance_assets.operations.lake_write import ATTEMPTS, refuse_path_names
 from maintenance_assets.planning.evolution import (
     with_column,
     with_name,
@@ -25,6 +25,7 @@ def add_column(session: LakeSession, name: str, column: str, type_: Any) -> int:
     field = type_ if isinstance(type_, pa.Field) else pa.field(column, type_)
 
     def edit(state: DatasetState) -> TableSchema:
+        refuse_path_names(session, state, [column])
         field_id = session.database.write(
             lambda connection: reserve_field_ids(connection, state.dataset_id, 1)
         )
@@ -39,18 +40,19 @@ def drop_column(session: LakeSession, name: str, column: str) -> int:
         session,
         name,
         f"drop column {column}",
-        lambda state: without_column(state.schema, column, state.partition_by),
+        lambda state: without_column(state.schema, column, _in_paths(session, state)),
     )
 
 
 def rename_column(session: LakeSession, name: str, column: str, new_name: str) -> int:
     """Call a column otherwise."""
-    return _change(
-        session,
-        name,
-        f"rename column {column} to {new_name}",
-        lambda state: with_name(state.schema, column, new_name, state.partition_by),
-    )
+
+    def edit(state: DatasetState) -> TableSchema:
+        renamed = with_name(state.schema, column, new_name, _in_paths(session, state))
+        refuse_path_names(session, state, [new_name])
+        return renamed
+
+    return _change(session, name, f"rename column {column} to {new_name}", edit)
 
 
 def widen_column(session: LakeSession, name: str, column: str, type_: Any) -> int:
@@ -59,8 +61,14 @@ def widen_column(session: LakeSession, name: str, column: str, type_: Any) -> in
         session,
         name,
         f"widen column {column} to {type_}",
-        lambda state: with_type(state.schema, column, type_, state.partition_by),
+        lambda state: with_type(state.schema, column, type_, _in_paths(session, state)),
     )
+
+
+def _in_paths(session: LakeSession, state: DatasetState) -> tuple[str, ...]:
+    """Columns whose values may be in the paths of files, where they are told by their names."""
+    found = session.reader.partition_names(state.dataset_id, state.head)
+    return (*state.partition_by, *sorted(found.difference(state.partition_by)))
 
 
 def _change(session: LakeSession, name: str, message: str, edit: Edit) -> int:

@@ -2,6 +2,7 @@
 
 import contextlib
 import getpass
+import hashlib
 import json
 import logging
 import os
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.reader import CatalogReader
@@ -24,6 +25,7 @@ from maintenance_assets.errors import (
     LeaseLostError,
     MaintenanceError,
     UnsupportedDatasetError,
+    VersionExpiredError,
 )
 from maintenance_assets.model.lakehouse import Change, DatasetState, Ticket
 from maintenance_assets.operations.naming import output_name, uuid7
@@ -31,8 +33,11 @@ from maintenance_assets.storage.discovery import LAKEHOUSE_MARK
 from maintenance_assets.storage.filesystems import Store, open_store
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 MARK_FILE = f"{LAKEHOUSE_MARK}/dataset.json"
+WORK_FOLDER = f"{LAKEHOUSE_MARK}/work"
+"""Where engines write whose names are their own until the driver has chosen among attempts."""
 _DELETERS = 16
 
 
@@ -48,10 +53,15 @@ class LakeSession:
 
     @classmethod
     def open(
-        cls, uri: str, storage_options: Mapping[str, Any] | None, lease: timedelta
+        cls,
+        uri: str,
+        storage_options: Mapping[str, Any] | None,
+        lease: timedelta,
+        *,
+        create: bool = True,
     ) -> "LakeSession":
         """Connect, and make or bring up to date the tables where needed."""
-        database = Database(uri)
+        database = Database(uri, create=create)
         return cls(
             database,
             CatalogReader(database),
@@ -64,17 +74,38 @@ class LakeSession:
         """The store of a path."""
         return open_store(path, storage_options=self.storage_options)
 
+    def at_newest(self, name: str, look: Callable[[DatasetState], T]) -> T:
+        """Look at the newest version; again if it was replaced and expired at that moment."""
+        state = self.reader.dataset(name)
+        while True:
+            try:
+                return look(state)
+            except VersionExpiredError:
+                newer = self.reader.dataset(name)
+                if newer.head == state.head:
+                    raise  # it is an older version that was asked for
+                state = newer
+
     def store(self, state: DatasetState) -> Store:
         """The store of a dataset."""
         return self.open_path(state.root)
 
     @contextlib.contextmanager
     def transaction(
-        self, state: DatasetState, operation: str, txn_id: str | None = None
+        self,
+        state: DatasetState,
+        operation: str,
+        txn_id: str | None = None,
+        directories: Iterable[str] = (),
     ) -> Iterator["LakeTransaction"]:
-        """A transaction that is kept alive, and that leaves nothing behind unless it commits."""
-        ticket = self.writer.begin(state.dataset_id, operation, txn_id or uuid7(), owner())
-        transaction = LakeTransaction(self, state, self.store(state), ticket)
+        """A transaction that is kept alive, and that leaves nothing behind unless it commits.
+
+        Of `directories` that are known already a path is recorded without a transaction more.
+        """
+        free = {name: [_new_path(name)] for name in directories}
+        paths = [path for each in free.values() for path in each]
+        ticket = self.writer.begin(state.dataset_id, operation, txn_id or uuid7(), owner(), paths)
+        transaction = LakeTransaction(self, state, self.store(state), ticket, _free=free)
         with _Heartbeat(lambda: self.writer.renew(transaction.ticket), self.writer.lease):
             try:
                 yield transaction
@@ -83,6 +114,10 @@ class LakeSession:
             except BaseException:
                 transaction.give_up()
                 raise
+
+
+def _new_path(directory: str, prefix: str = "part") -> str:
+    return posixpath.join(directory, output_name(prefix))
 
 
 def owner() -> str:
@@ -116,7 +151,7 @@ class LakeTransaction:
     def reserve(self, counts: Mapping[str, int], prefix: str = "part") -> None:
         """Record so many paths in each directory, all at once."""
         named = {
-            directory: [posixpath.join(directory, output_name(prefix)) for _ in range(count)]
+            directory: [_new_path(directory, prefix) for _ in range(count)]
             for directory, count in counts.items()
         }
         self.session.writer.add_intents(
@@ -132,7 +167,8 @@ class LakeTransaction:
                 self.reserve({directory: 1})
             path = self._free[directory].pop(0)
             self._handed_out.append(path)
-            return self.store.path(path)
+        self.store.make_partition(self.store.path(directory))
+        return self.store.path(path)
 
     def rebase(self) -> None:
         """Continue from the newest version."""
@@ -153,6 +189,7 @@ class LakeTransaction:
             paths = self.session.writer.abort(self.ticket)
             marked = self.session.retention.mark_aborted(self.state.dataset_id, sorted(paths))
             delete_files(self.store, marked)
+            remove_work_folder(self.store, self.ticket.txn_id)
             self.session.retention.record_deleted(self.state.dataset_id, marked)
         except LeaseLostError:
             logger.info("transaction %s was ended by another process", self.ticket.txn_id)
@@ -165,6 +202,7 @@ class LakeTransaction:
         try:
             if self.session.reader.is_aborted(self.state.dataset_id, self.ticket.txn_id):
                 delete_files(self.store, self._handed_out)
+                remove_work_folder(self.store, self.ticket.txn_id)
         except (MaintenanceError, OSError) as error:
             logger.warning("fsck() may find files that nobody needs: %s", error)
 
@@ -201,6 +239,16 @@ def delete_files(store: Store, paths: Sequence[str]) -> None:
         list(pool.map(lambda path: store.delete(inner_path(store, path)), paths))
 
 
+def work_folder(txn_id: str) -> str:
+    """Where a transaction stages files; its id may be any text of a user, even `../..`."""
+    return f"{WORK_FOLDER}/{hashlib.sha256(txn_id.encode()).hexdigest()}"
+
+
+def remove_work_folder(store: Store, txn_id: str) -> None:
+    """Remove what a transaction staged."""
+    store.delete_tree(store.path(work_folder(txn_id)))
+
+
 def inner_path(store: Store, relative: str) -> str:
     """The full path of a file of the catalog; it has to lie in the dataset, spelled plainly."""
     parts = relative.split("/")
@@ -226,14 +274,19 @@ def read_mark(store: Store) -> dict[str, str] | None:
     return found
 
 
-def write_mark(store: Store, catalog_uid: str, uid: str, name: str) -> None:
+def write_mark(session: LakeSession, store: Store, uid: str, name: str) -> None:
     """Say that a directory belongs to a dataset of a catalog."""
-    mark = {"catalog": catalog_uid, "dataset": uid, "name": name}
+    mark = {
+        "catalog": session.reader.catalog_uid(),
+        "database": session.database.identity(),
+        "dataset": uid,
+        "name": name,
+    }
     store.write_durably(store.path(MARK_FILE), json.dumps(mark).encode())
 
 
 def remove_mark(store: Store) -> None:
-    """Make a directory nobody's again."""
+    """Make a directory nobody's again; one that has no mark is."""
     store.delete_tree(store.path(LAKEHOUSE_MARK))
 
 
@@ -248,6 +301,13 @@ def require_ours(session: LakeSession, state: DatasetState, store: Store) -> Non
         )
     if mark.get("catalog") != session.reader.catalog_uid():
         raise CatalogError(f"'{store.shown}' belongs to another catalog. Nothing was deleted")
+    if mark.get("database") != session.database.identity():
+        # Each of two copies thinks that nobody needs what only the other one has.
+        raise CatalogError(
+            f"'{store.shown}' belongs to this catalog as it was in another database "
+            f"({mark.get('database')}): this one was copied or moved. Nothing was deleted. If the "
+            "other one is not used any more, call recover(moved=True)"
+        )
 
 
 def refuse_owned(session: LakeSession, store: Store) -> None:

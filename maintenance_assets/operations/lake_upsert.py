@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.conform import conform_batch, conform_new
 from maintenance_assets.errors import CommitConflictError, SchemaMismatchError
 from maintenance_assets.model.files import ColumnRange
 from maintenance_assets.model.lakehouse import Change, TableSchema
@@ -15,7 +15,7 @@ from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_change import ChangeOutcome, replaced, write_changed
 from maintenance_assets.operations.lake_scan import Scan, ScanFile, plan_scan, scan_batches
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
-from maintenance_assets.operations.lake_write import ATTEMPTS, WriteOptions, conformed, fit_columns
+from maintenance_assets.operations.lake_write import ATTEMPTS, WriteOptions, fit_columns
 from maintenance_assets.planning.evolution import Fitted
 from maintenance_assets.planning.key_index import NONE, KeyIndex, check_key_type
 
@@ -124,7 +124,7 @@ def _try(
         transaction.give_up()
         return _outcome(None, matches, hit, 0, False)
     batches = _rows(scan, source, matches, hit, fitted.table)
-    added = write_changed(transaction, batches, fitted.table, options)
+    added = write_changed(transaction, batches, fitted.table, options, scan)
     change = Change(
         "upsert",
         added=added,
@@ -148,7 +148,7 @@ def _plan(
     fitted: Fitted,
 ) -> tuple[Scan, _Source]:
     schema = fitted.file_schema
-    batches = [conformed(batch, schema) for batch in table.to_batches()]
+    batches = [conform_new(batch, schema) for batch in table.to_batches()]
     source = pa.Table.from_batches(batches, schema)
     for name in request.keys:
         if state.schema.find(name) is None:

@@ -2,19 +2,20 @@
 
 import logging
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from maintenance_assets.catalog.datasets import reserve_field_ids
 from maintenance_assets.catalog.statistics import decode_bound
-from maintenance_assets.engines.conform import conform_batch
+from maintenance_assets.engines.conform import conform_new
 from maintenance_assets.engines.partition_writer import PartitionWriter
+from maintenance_assets.engines.spark_frame import FrameTask
 from maintenance_assets.errors import (
     CommitConflictError,
-    RewriteError,
     SchemaMismatchError,
     SchemaMovedError,
 )
@@ -33,12 +34,13 @@ from maintenance_assets.model.policy import (
     memory_budget_bytes,
 )
 from maintenance_assets.operations.incoming import incoming
-from maintenance_assets.operations.lake_files import describe_files
+from maintenance_assets.operations.lake_files import describe_files, plain_partition
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
+from maintenance_assets.operations.lake_spark import frame_schema, spark_frame, write_frame
 from maintenance_assets.planning.evolution import Fitted, OnMismatch, fit, new_column_names
 from maintenance_assets.planning.partitions import parse_partition_filter
 from maintenance_assets.planning.placement import check_partition_type, partition_directories
-from maintenance_assets.planning.polars_marks import require_listed
+from maintenance_assets.storage.filesystems import Store
 
 logger = logging.getLogger(__name__)
 
@@ -130,15 +132,22 @@ class _Scope:
     dynamic: bool
 
     def applied(self, change: Change, session: LakeSession, transaction: LakeTransaction) -> Change:
-        if self.dynamic:
-            keys = {file.partition for file in change.added}
-            return replace(change, clears_partitions=frozenset(keys))
-        if self.filter is None:
+        if self.filter is None and not self.dynamic:
             return replace(change, clears=True)
         ticket = transaction.ticket
         alive = session.reader.files(ticket.dataset_id, ticket.base_version)
+        plainly = _PlainKeys(transaction.state)
+        if self.dynamic:
+            keys = {plainly.key(file.partition) for file in change.added}
+            # What comes until the commit is spelled as we spell it.
+            same = {f.partition for f in alive if plainly.key(f.partition) in keys}
+            return replace(change, clears_partitions=frozenset(keys | same))
         self._check_inside(change.added)
-        removed = tuple(f.file_id for f in alive if self._matches(f.partition))
+        removed = tuple(
+            f.file_id
+            for f in alive
+            if self._matches(f.partition) or self._matches(plainly.whole(f.partition))
+        )
         return replace(change, removed=removed, reads="everything")
 
     def _matches(self, key: PartitionKey) -> bool:
@@ -153,6 +162,26 @@ class _Scope:
             )
 
 
+class _PlainKeys:
+    """Partitions as we spell them: adopted directories may spell the same values otherwise."""
+
+    def __init__(self, state: DatasetState) -> None:
+        self._state = state
+        self._known: dict[PartitionKey, PartitionKey] = {}
+
+    def whole(self, partition: PartitionKey) -> PartitionKey:
+        """All keys of a path."""
+        if partition not in self._known:
+            columns = self._state.schema.columns
+            self._known[partition] = plain_partition(columns, partition)
+        return self._known[partition]
+
+    def key(self, partition: PartitionKey) -> PartitionKey:
+        """Those that the dataset is partitioned by; a path may have others."""
+        found = dict(self.whole(partition))
+        return tuple((name, found[name]) for name in self._state.partition_by if name in found)
+
+
 def _write(
     session: LakeSession,
     name: str,
@@ -162,17 +191,28 @@ def _write(
     scope: _Scope | None,
 ) -> WriteResult:
     policy = options.policy
-    stream = incoming(data)
     state = session.reader.dataset(name)
-    with session.transaction(state, operation, options.txn_id) as transaction:
+    # Executors write what they hold; other data passes through this process, batch by batch.
+    frame = spark_frame(data, session.store(state))
+    stream = incoming(data) if frame is None else None
+    schema = stream.schema if stream is not None else frame_schema(frame)
+    # Without partitions it is clear where the first file goes.
+    known = () if state.partition_by or stream is None else ("",)
+    with session.transaction(state, operation, options.txn_id, known) as transaction:
         if transaction.ticket.committed_version is not None:
             transaction.done = True
             return _earlier(session, state, operation, transaction.ticket.committed_version)
-        fitted = fit_data(session, state, stream.schema, options)
-        files = write_rows(transaction, stream, fitted, options, policy)
+        fitted = fit_data(session, state, schema, options)
+        if stream is not None:
+            files = write_rows(transaction, stream, fitted, options, policy)
+        else:
+            task = _frame_task(state, fitted, options)
+            memory = memory_budget_bytes(options.memory_budget_mb)
+            paths = write_frame(transaction, frame, task, memory)
+            files = describe_files(transaction.store, paths, fitted.table, dict(fitted.mapping))
         change = Change(operation, added=files, author=options.author, message=options.message)
         version, fitted, files = _commit(
-            session, transaction, stream.schema, options, fitted, change, scope
+            session, transaction, schema, options, fitted, change, scope
         )
     for text in fitted.warnings:
         warnings.warn(text, UserWarning, stacklevel=4)
@@ -182,6 +222,16 @@ def _write(
         sum(file.row_count for file in files),
         written_files(files, fitted.table),
         fitted.warnings,
+    )
+
+
+def _frame_task(state: DatasetState, fitted: Fitted, options: WriteOptions) -> FrameTask:
+    return FrameTask(
+        fitted.file_schema,
+        state.partition_by,
+        writer_options(options.policy),
+        options.policy,
+        options.row_group_rows,
     )
 
 
@@ -205,12 +255,13 @@ def fit_columns(
 ) -> Fitted:
     """The same for data that may lack partition columns; a dry run reserves no ids."""
     new = new_column_names(state.schema, incoming_schema)
+    refuse_path_names(session, state, new)
     first_id = 0
     if new and options.merge_schema and reserve:
         first_id = session.database.write(
             lambda connection: reserve_field_ids(connection, state.dataset_id, len(new))
         )
-    return fit(
+    fitted = fit(
         state.schema,
         incoming_schema,
         merge=options.merge_schema,
@@ -218,6 +269,23 @@ def fit_columns(
         first_id=first_id,
         fixed=state.partition_by,
     )
+    # Text of a path would be read as another value: `01` as a number is not `01` as text.
+    types = {column.name: column.type for column in fitted.table.columns}
+    refuse_path_names(
+        session, state, [c.name for c in state.schema.columns if types[c.name] != c.type]
+    )
+    return fitted
+
+
+def refuse_path_names(session: LakeSession, state: DatasetState, names: Sequence[str]) -> None:
+    """Columns are told by ids, but values that only paths hold are told by the key of the path."""
+    used = session.reader.partition_names(state.dataset_id, state.head) if names else frozenset()
+    for name in names:
+        if name in used:
+            raise SchemaMismatchError(
+                f"'{name}' is a key in the paths of files, whose text would be taken for values of "
+                "the column as it is to be. Lay the files out anew first, with repartition()"
+            )
 
 
 def writer_options(policy: CompactionPolicy) -> WriterOptions:
@@ -253,29 +321,13 @@ def write_rows(
         row_group_rows=options.row_group_rows,
     ) as writer:
         for batch in stream:
-            rows = conformed(batch, schema)
+            rows = conform_new(batch, schema)
             codes, directories = partition_directories(rows, transaction.state.partition_by)
             transaction.expect(directories)
             writer.write(rows, codes, directories)
         placed = writer.close()
     paths = [file.path for file in placed]
     return describe_files(transaction.store, paths, fitted.table, dict(fitted.mapping))
-
-
-def conformed(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """New data in the types it is written in; SchemaMismatchError where a value does not fit."""
-    try:
-        fitted = conform_batch(batch, schema, "the data")
-    except RewriteError as error:
-        raise SchemaMismatchError(str(error)) from error
-    for number, wanted in enumerate(schema):
-        if not wanted.nullable and fitted.column(number).null_count:
-            raise SchemaMismatchError(f"column '{wanted.name}' must not be null, and the data is")
-        try:
-            require_listed(fitted.column(number), wanted)
-        except ValueError as error:
-            raise SchemaMismatchError(str(error)) from error
-    return fitted
 
 
 def _commit(
@@ -308,11 +360,31 @@ def _commit(
                 raise
             transaction.rebase()
             continue
-        base = session.reader.dataset(base.name)
-        refitted = fit_data(session, base, incoming_schema, options)
-        files = tuple(renumbered(f, fitted.mapping, refitted.mapping) for f in change.added)
+        before, base = base, session.reader.dataset(base.name)
+        if base.partition_by == before.partition_by:
+            refitted = fit_data(session, base, incoming_schema, options)
+            files = tuple(renumbered(f, fitted.mapping, refitted.mapping) for f in change.added)
+        else:
+            transaction.state = base
+            written = _written_rows(transaction.store, change.added, fitted)
+            incoming_schema = written.schema
+            refitted = fit_data(session, base, incoming_schema, options)
+            files = write_rows(transaction, written, refitted, options, options.policy)
         fitted, change = refitted, replace(change, added=files)
     raise AssertionError("unreachable")
+
+
+def _written_rows(store: Store, files: Sequence[NewFile], fitted: Fitted) -> pa.RecordBatchReader:
+    """Rows that were written for a layout that is not the dataset's any more."""
+    schema = pa.schema([column.field for column in fitted.columns])
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for file in files:
+            with store.open_input(store.path(file.path)) as source:
+                for batch in pq.ParquetFile(source).iter_batches():
+                    yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
 
 
 def renumbered(

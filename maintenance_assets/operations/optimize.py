@@ -28,6 +28,7 @@ from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 from maintenance_assets.operations.rewrite import failure_message, open_run
 from maintenance_assets.planning.compaction import codec_label, predict_stats, predicted_codec
+from maintenance_assets.planning.held_keys import Part, part_of
 from maintenance_assets.planning.optimization import (
     Assessment,
     OptimizePolicy,
@@ -157,7 +158,7 @@ class ClusteringPlanner:
 
     policy: OptimizePolicy
     run: str = field(default_factory=uuid7)
-    assessments: dict[str, Assessment] = field(default_factory=dict)
+    assessments: dict[Part, Assessment] = field(default_factory=dict)
     warnings: dict[str, None] = field(default_factory=dict)
     columns: dict[str, None] = field(default_factory=dict)
     """Columns that are part of the key in some partition."""
@@ -185,6 +186,7 @@ class ClusteringPlanner:
         """The same for the partitions that these files are, whatever else is in the dataset."""
         policies = self._policies(snapshot, store, [files[0].directory for files in members])
         plan = _Parts()
+        members = [part for files in members for part in optimize_groups(files)]
         for done, files in enumerate(members):
             report(Progress("sample", done, len(members)))
             self._plan_partition(files, policies[files[0].directory], store, plan)
@@ -240,7 +242,7 @@ class ClusteringPlanner:
             conflict = isinstance(error, SchemaConflictError)
             plan.leave(files, "schema_conflict" if conflict else "unreadable")
             return
-        self.assessments[directory] = assessment
+        self.assessments[decision.key] = assessment
         plan.add(files, proposal, decision)
         rewritten = set() if proposal is None else set(proposal.group.file_paths())
         self._note_codecs([file for file in files if file.path not in rewritten])
@@ -303,8 +305,7 @@ class ClusteringPlanner:
         decisions = found.plan.decisions if isinstance(found.plan, OptimizePlan) else ()
         left = self._left(run, found)
         decisions = tuple(
-            unpublished(each, left[each.directory]) if each.directory in left else each
-            for each in decisions
+            unpublished(each, left[each.key]) if each.key in left else each for each in decisions
         )
         if run.after is not None:
             decisions = tuple(self._measured(decision, run.after) for decision in decisions)
@@ -323,8 +324,8 @@ class ClusteringPlanner:
             }
         )
 
-    def _left(self, run: "Rewritten", found: CompactionResult) -> dict[str, str]:
-        """Directories of planned groups that were not published, and why."""
+    def _left(self, run: "Rewritten", found: CompactionResult) -> dict[Part, str]:
+        """Partitions of planned groups that were not published, and why."""
         reasons = {
             path: each.reason
             for each in (*found.failures, *found.conflicts)
@@ -334,12 +335,12 @@ class ClusteringPlanner:
         for group in found.plan.groups:
             first = group.files[0].path
             if first not in run.inputs and (first in reasons or not found.stats.dry_run):
-                left[group.directory] = reasons.get(first, "it was not published")
+                left[part_of(group.files[0])] = reasons.get(first, "it was not published")
         return left
 
     def _measured(self, decision: PartitionDecision, after: Snapshot) -> PartitionDecision:
-        files = [file for file in after.files if file.directory == decision.directory]
-        return measured(self.assessments[decision.directory], decision, files)
+        files = [file for file in after.files if part_of(file) == decision.key]
+        return measured(self.assessments[decision.key], decision, files)
 
 
 @dataclass(slots=True)

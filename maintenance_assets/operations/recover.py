@@ -6,6 +6,7 @@ from typing import Any
 
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import RecoveryResult
+from maintenance_assets.storage.discovery import refuse_adopted
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.recovery import recover_runs
@@ -29,4 +30,5 @@ def recover_store(store: Store) -> tuple[str, ...]:
     if not store.exists(store.path(WORK_DIRECTORY)):
         return ()
     with Lease(store, uuid7(), "recover") as lease:
+        refuse_adopted(store)
         return recover_runs(store, lease)

@@ -41,6 +41,7 @@ from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.footers import read_footers
 from maintenance_assets.storage.journal import InputEntry, OutputEntry, run_directory
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
+from maintenance_assets.storage.local_paths import make_directories
 from maintenance_assets.storage.neighbours import refuse_busy_neighbours
 from maintenance_assets.storage.publish import (
     Published,
@@ -157,6 +158,9 @@ class RepartitionRun:
             source = self._source_lease(stack, run_id)
             target = source
             if target is None or not self.in_place:
+                if self.source.is_local and self.target.is_local:
+                    # Rows that few may read stay so.
+                    make_directories(self.target.root, self.source.root)
                 target = stack.enter_context(Lease(self.target, run_id, OPERATION))
                 self.recovered += recover_runs(self.target, target)
                 refuse_busy_neighbours(self.target)
@@ -226,9 +230,10 @@ class RepartitionRun:
         found = {file.path: file for file in files}
         promised = [(found[part.path], part.rows) for part in outcome.parts]
         verify_files(task.files if task.plan.transform is None else (), task.schema, promised)
-        if self.in_place:
+        if self.source.is_local:
             for part in outcome.parts:
-                self.target.copy_permissions(task.files[0].path, part.path)
+                like = task.files[0].path
+                self.target.copy_permissions(like, part.path, is_copy=not self.in_place)
         return files
 
     def _require_unchanged(self, snapshot: Snapshot) -> None:

@@ -144,6 +144,7 @@ class _Restore:
         for number, file in enumerate(self.backup.inputs):
             path = f"{run_directory(run_id)}/{number}.staged"
             source = self.backups.path(self.backup.data_path(file))
+            _refuse_link(self.backups, source)
             copy_file(self.backups, source, self.store, self.store.path(path))
             copied = self.store.stat(self.store.path(path))
             kept = file.checksum is None or checksum_of(self.backups, source) in (
@@ -237,6 +238,12 @@ class _Restore:
             rows_removed=sum(file.num_rows for file in removed),
             dry_run=dry_run,
         )
+
+
+def _refuse_link(backups: Store, path: str) -> None:
+    """A backup holds files, nothing that leads to others."""
+    if backups.is_local and os.path.realpath(path) != path:
+        raise BackupError(f"'{path}' is or is behind a symbolic link. Nothing was changed")
 
 
 def _require_readable(store: Store, copied: Listed, source: str) -> None:

@@ -5,7 +5,7 @@ import posixpath
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from maintenance_assets.errors import LeaseHeldError, UnreadableFileError
@@ -63,20 +63,71 @@ def status(
     Files that cannot be read are part of the answer, not an error. The engine matters for the
     estimate of what a compaction costs.
     """
-    targets = CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file)
-    policy = health_policy(targets, small_file_mb, min_gain, cooldown_minutes)
+    judging = Judging.of(
+        engine=engine,
+        target_mb_per_file=target_mb_per_file,
+        target_rows_per_file=target_rows_per_file,
+        small_file_mb=small_file_mb,
+        min_gain=min_gain,
+        cooldown_minutes=cooldown_minutes,
+        worst=worst,
+    )
     chosen_by = parse_partition_filter(partition_filter)
     store = open_store(path, filesystem, storage_options)
     listed = select(store, list_dataset(store).data, chosen_by)
+    found = judge(store, listed, judging, on_progress)
+    return replace(
+        found,
+        dataset=location(path, store),
+        leftovers=_leftovers(store),
+        holders=_holders(store),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Judging:
+    """What a dataset is held against."""
+
+    targets: CompactionPolicy
+    policy: HealthPolicy
+    throughput: Throughput
+    worst: int
+    """Partitions to name."""
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        engine: str = "pyarrow",
+        target_mb_per_file: float | None = None,
+        target_rows_per_file: int | None = None,
+        small_file_mb: float | None = None,
+        min_gain: int = 4,
+        cooldown_minutes: float = 10.0,
+        worst: int = 10,
+    ) -> "Judging":
+        """From the options of `status`."""
+        targets = CompactionPolicy.from_targets(target_mb_per_file, target_rows_per_file)
+        policy = health_policy(targets, small_file_mb, min_gain, cooldown_minutes)
+        return cls(targets, policy, throughput_of(engine), max(0, worst))
+
+
+def judge(
+    store: Store,
+    listed: Sequence[Listed],
+    judging: Judging,
+    on_progress: ProgressCallback | None = None,
+) -> DatasetStatus:
+    """How these files are; what is under way in their directory is not looked at."""
     files, unreadable = _footers(store, listed, on_progress)
-    plan = plan_compaction(Snapshot(store.root, files), targets)
-    parts = _partitions(store, listed, policy, plan)
+    plan = plan_compaction(Snapshot(store.root, files), judging.targets)
+    parts = _partitions(store, listed, judging.policy, plan)
     footers = _footer_healths(store, listed, files)
     total = measure_dataset(parts)
     bad = Counter(store.relative(posixpath.dirname(file)) for file, _ in unreadable)
-    statuses = _statuses(parts, footers, bad, policy, throughput_of(engine))
+    statuses = _statuses(parts, footers, bad, judging.policy, judging.throughput)
     return DatasetStatus(
-        dataset=location(path, store),
+        dataset=store.shown,
         file_count=len(listed),
         total_bytes=total.total_bytes,
         rows=sum(file.num_rows for file in files),
@@ -87,13 +138,13 @@ def status(
         codecs=tuple(sorted({codec for file in files for codec in file.codecs})),
         clustered_by=clustered_by(files),
         health=dataset_report(total, footers, len(unreadable)),
-        worst=_worst(statuses)[: max(0, worst)],
+        worst=_worst(statuses)[: judging.worst],
         in_need=sum(part.decision.run for part in statuses),
         schemas=schema_count(files),
         drift=drifted_columns(files),
         unreadable=tuple((store.relative(file), why) for file, why in unreadable),
-        leftovers=_leftovers(store),
-        holders=_holders(store),
+        leftovers=(),
+        holders=(),
         histogram=size_histogram(entry.size_bytes for entry in listed),
         planned_rewrites=plan.predicted.compacted_file_count,
         planned_outputs=sum(len(group.output_rows) for group in plan.groups),

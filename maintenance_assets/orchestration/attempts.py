@@ -5,18 +5,21 @@ schedule see each other's runs, and a cursor that is lost costs nothing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import dagster
 
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.jobs import DATASET_TAG, compact_job_name, compact_run_config
+from maintenance_assets.orchestration.throughput import measured_throughput
 from maintenance_assets.planning.debts import Attempt, Request, RunStatus, Streak
+from maintenance_assets.planning.worth import Throughput, cost_words
 
 PARTITION_TAG = "maintenance/partition"
 DEBT_TAG = "maintenance/debt"
 ATTEMPT_TAG = "maintenance/attempt"
 REASON_TAG = "maintenance/reason"
+COST_TAG = "maintenance/cost"
 ROOT = "."
 """As which the dataset's root itself is shown among its partitions."""
 LOST_SECONDS = 6 * 3600.0
@@ -29,8 +32,20 @@ _ENDED: dict[dagster.DagsterRunStatus, RunStatus] = {
 }
 
 
-def run_request(dataset: DatasetConfig, request: Request) -> dagster.RunRequest:
-    """A debt as a run of the compaction job."""
+def run_requests(
+    dataset: DatasetConfig, requests: Sequence[Request], instance: dagster.DagsterInstance
+) -> list[dagster.RunRequest]:
+    """Debts as runs of the compaction job; their tags say why, and what each will cost."""
+    if not requests:
+        return []
+    key = dagster.AssetKey(dataset.key.split("/"))
+    throughput = measured_throughput(instance, key, dataset.engine)
+    return [_run_request(dataset, request, throughput) for request in requests]
+
+
+def _run_request(
+    dataset: DatasetConfig, request: Request, throughput: Throughput
+) -> dagster.RunRequest:
     return dagster.RunRequest(
         run_key=request.run_key(dataset.key),
         run_config=compact_run_config(dataset, [request.partition]),
@@ -40,6 +55,7 @@ def run_request(dataset: DatasetConfig, request: Request) -> dagster.RunRequest:
             DEBT_TAG: request.fingerprint,
             ATTEMPT_TAG: str(request.attempt),
             REASON_TAG: request.reason,
+            COST_TAG: cost_words(request.size_bytes, throughput),
         },
     )
 

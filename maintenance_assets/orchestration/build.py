@@ -11,6 +11,7 @@ import dagster
 from dagster_pyspark import LazyPySparkResource
 
 from maintenance_assets.orchestration.assets import build_asset
+from maintenance_assets.orchestration.catalog_jobs import CLEANUP, build_catalog_jobs
 from maintenance_assets.orchestration.change_jobs import CHANGE_BUILDERS
 from maintenance_assets.orchestration.checks import build_checks
 from maintenance_assets.orchestration.config import DatasetConfig, parse_datasets
@@ -18,7 +19,11 @@ from maintenance_assets.orchestration.engine_resource import LOCAL_SPARK, Engine
 from maintenance_assets.orchestration.jobs import BUILDERS, build_compact_job, build_optimize_job
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
-from maintenance_assets.orchestration.schedules import build_optimize_schedule, build_schedule
+from maintenance_assets.orchestration.schedules import (
+    build_cleanup_schedule,
+    build_optimize_schedule,
+    build_schedule,
+)
 from maintenance_assets.orchestration.sensors import build_sensor
 from maintenance_assets.storage.discovery import DATA_SUFFIX
 from maintenance_assets.storage.filesystems import Store
@@ -61,17 +66,21 @@ def _default_resources() -> Mapping[str, Any]:
 
 def _definitions_of(dataset: DatasetConfig, columns: Sequence[str]) -> dagster.Definitions:
     target = Target.of(dataset, columns)
-    built = {builder: builder(target) for builder in (*BUILDERS, *CHANGE_BUILDERS)}
+    # With a catalog, changes are versions: other jobs, of the same names.
+    builders = BUILDERS if dataset.catalog is not None else (*BUILDERS, *CHANGE_BUILDERS)
+    built = {builder: builder(target) for builder in builders}
     jobs = {builder: job for builder, job in built.items() if job is not None}
     compact_job, optimize_job = jobs[build_compact_job], built[build_optimize_job]
+    catalog_jobs = build_catalog_jobs(target)
     return dagster.Definitions(
         assets=[build_asset(target)],
         asset_checks=build_checks(target),
-        jobs=list(jobs.values()),
+        jobs=[*jobs.values(), *catalog_jobs.values()],
         sensors=[build_sensor(target, compact_job)],
         schedules=[
             build_schedule(dataset, compact_job),
             *build_optimize_schedule(dataset, optimize_job),
+            *build_cleanup_schedule(dataset, catalog_jobs.get(CLEANUP)),
         ],
     )
 
@@ -122,7 +131,11 @@ def _found_columns(dataset: DatasetConfig) -> list[str]:
 def _look(dataset: DatasetConfig, found: "Future[list[str]]") -> None:
     try:
         # Connecting belongs to it: some file systems do that when they are made.
-        found.set_result(_hive_columns(MaintenancePlanner().store(dataset)))
+        planner = MaintenancePlanner()
+        if dataset.catalog is not None:
+            found.set_result(planner.partition_columns(dataset))
+        else:
+            found.set_result(_hive_columns(planner.store(dataset)))
     except BaseException as error:
         found.set_exception(error)
 

@@ -16,11 +16,12 @@ from maintenance_assets.operations.update import update
 from maintenance_assets.operations.upsert import upsert
 from maintenance_assets.orchestration.assets import pool_of
 from maintenance_assets.orchestration.changes import DatasetChanges
-from maintenance_assets.orchestration.config import DatasetConfig, filled_path, with_environment
+from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
 from maintenance_assets.orchestration.jobs import dataset_job
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.orchestration.variables import filled_path, with_environment
 from maintenance_assets.planning.values import sql
 
 
@@ -112,12 +113,7 @@ def build_update_job(target: Target) -> dagster.JobDefinition:
         maintenance_planner: MaintenancePlanner,
         maintenance_engines: EngineResource,
     ) -> None:
-        both = sorted({*config.values} & {*config.expressions})
-        if both:
-            raise dagster.Failure(
-                f"column '{both[0]}' has both a value and an expression", allow_retries=False
-            )
-        values = config.values | {name: sql(text) for name, text in config.expressions.items()}
+        values = new_values(config.values, config.expressions)
         work = DatasetChanges(target, maintenance_planner, maintenance_engines)
         change = partial(
             update,
@@ -129,6 +125,16 @@ def build_update_job(target: Target) -> dagster.JobDefinition:
         work.change(context, change, dry_run=config.dry_run, is_whole=is_whole)
 
     return dataset_job(target.dataset, "update", update_rows, "Change values of matching rows.")
+
+
+def new_values(values: dict[str, Any], expressions: dict[str, str]) -> dict[str, Any]:
+    """Values and expressions as an update takes them."""
+    both = sorted({*values} & {*expressions})
+    if both:
+        raise dagster.Failure(
+            f"column '{both[0]}' has both a value and an expression", allow_retries=False
+        )
+    return values | {name: sql(text) for name, text in expressions.items()}
 
 
 def build_upsert_job(target: Target) -> dagster.JobDefinition:
@@ -144,7 +150,7 @@ def build_upsert_job(target: Target) -> dagster.JobDefinition:
         work = DatasetChanges(target, maintenance_planner, maintenance_engines)
         change = partial(
             upsert,
-            new_data=_new_rows(config, target.dataset),
+            new_data=new_rows(config, target.dataset),
             key_cols=config.key_cols,
             update_cols=config.update_cols,
             on_duplicates=config.on_duplicates,
@@ -154,7 +160,8 @@ def build_upsert_job(target: Target) -> dagster.JobDefinition:
     return dataset_job(target.dataset, "upsert", upsert_rows, "Insert rows, or update by key.")
 
 
-def _new_rows(config: UpsertConfig, dataset: DatasetConfig) -> pa.RecordBatchReader:
+def new_rows(config: UpsertConfig, dataset: DatasetConfig) -> pa.RecordBatchReader:
+    """The rows of an upsert, from the files that its run names."""
     given = config.source_storage_options
     options = dataset.storage_options if given is None else with_environment(given)
     try:
@@ -196,7 +203,7 @@ def build_repartition_job(target: Target) -> dagster.JobDefinition:
         work = DatasetChanges(target, maintenance_planner, maintenance_engines)
         change = partial(
             repartition,
-            target=config.target or target.dataset.path,
+            target=config.target or target.dataset.directory,
             partition_by=config.partition_by,
             derived=config.derived or None,
             keep_partition_columns=config.keep_partition_columns,

@@ -1,22 +1,16 @@
 """What the jobs that change rows or their places do, and what they tell Dagster of it."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import dagster
 
-from maintenance_assets.errors import BackupError, ConcurrentChangeError
 from maintenance_assets.operations.restore import RestoreResult
 from maintenance_assets.operations.results import ChangeResult, RepartitionResult
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.maintenance import (
-    Context,
-    RunLog,
-    Target,
-    lease_as_failure,
-)
-from maintenance_assets.orchestration.metadata import bullets, column_schema, shorten
+from maintenance_assets.orchestration.failures import told_as_failure
+from maintenance_assets.orchestration.maintenance import Context, RunLog, Target
+from maintenance_assets.orchestration.metadata import bullets, column_schema
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 
 
@@ -40,9 +34,9 @@ class DatasetChanges:
         is_whole: bool = True,
     ) -> None:
         """Delete, update or upsert rows, of some partitions or of the whole dataset."""
-        with _told_as_failure():
+        with told_as_failure():
             result = operation(
-                self._dataset.path,
+                self._dataset.directory,
                 backup_path=self._dataset.backup_path,
                 dry_run=dry_run,
                 **self._settings(context),
@@ -53,9 +47,9 @@ class DatasetChanges:
         self, context: Context, operation: Callable[..., RestoreResult], *, dry_run: bool
     ) -> None:
         """Take a change back."""
-        with _told_as_failure():
+        with told_as_failure():
             result = operation(
-                self._dataset.path,
+                self._dataset.directory,
                 backup_path=self._dataset.backup_path,
                 dry_run=dry_run,
                 storage_options=self._dataset.storage_options or None,
@@ -71,9 +65,9 @@ class DatasetChanges:
         dry_run: bool,
     ) -> None:
         """Put rows into other directories; a copy elsewhere leaves the dataset as it is."""
-        with _told_as_failure():
+        with told_as_failure():
             result = operation(
-                self._dataset.path,
+                self._dataset.directory,
                 target_mb_per_file=self._dataset.target_mb_per_file,
                 target_rows_per_file=self._dataset.target_rows_per_file,
                 dry_run=dry_run,
@@ -92,31 +86,26 @@ class DatasetChanges:
         }
 
     def _log(self, context: Context, metadata: dict[str, Any], *, dry_run: bool) -> None:
-        """One event of the dataset as a whole; partitions that came with it become known."""
-        self._introduce(context)
-        kind = dagster.AssetObservation if dry_run else dagster.AssetMaterialization
-        context.log_event(kind(self._target.asset_key, metadata=metadata))
+        log_whole(context, self._target, self._planner, metadata, observed=dry_run)
 
-    def _introduce(self, context: Context) -> None:
-        partitions = self._target.partitions
-        if partitions is None or partitions.name is None:
-            return
-        there = [part.partition for part in self._planner.partitions(self._dataset)]
-        new = self._target.new_keys(context.instance, there)
+
+def log_whole(
+    context: Context,
+    target: Target,
+    planner: MaintenancePlanner,
+    metadata: dict[str, Any],
+    *,
+    observed: bool,
+) -> None:
+    """One event of the dataset as a whole; partitions that came with it become known."""
+    partitions = target.partitions
+    if partitions is not None and partitions.name is not None:
+        there = [part.partition for part in planner.partitions(target.dataset)]
+        new = target.new_keys(context.instance, there)
         if new:
             context.instance.add_dynamic_partitions(partitions.name, new)
-
-
-@contextmanager
-def _told_as_failure() -> Iterator[None]:
-    """What a person has to mend is said in one line, and is not tried again."""
-    try:
-        with lease_as_failure():
-            yield
-    except ConcurrentChangeError as error:
-        raise dagster.Failure(str(error)) from error
-    except (ValueError, FileNotFoundError, FileExistsError, BackupError) as error:
-        raise dagster.Failure(shorten(str(error)), allow_retries=False) from error
+    kind = dagster.AssetObservation if observed else dagster.AssetMaterialization
+    context.log_event(kind(target.asset_key, metadata=metadata))
 
 
 def _change_metadata(result: ChangeResult, *, is_whole: bool) -> dict[str, Any]:

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import dagster
 import fsspec
-import yaml
 from fsspec.implementations.cached import CachingFileSystem
 from pydantic import (
     BaseModel,
@@ -26,19 +25,21 @@ from maintenance_assets.errors import DatasetConfigError
 from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.health import HealthPolicy
 from maintenance_assets.model.policy import DEFAULT_TARGET_BYTES, MIB, codec_name
+from maintenance_assets.orchestration.catalog_config import CatalogConfig
+from maintenance_assets.orchestration.field_types import (
+    Cron,
+    NotNegative,
+    Positive,
+    PositiveInt,
+    TickSeconds,
+)
+from maintenance_assets.orchestration.variables import beside, filled_path, with_environment
 from maintenance_assets.planning.debts import Limits
 from maintenance_assets.planning.packing import SMALL
+from maintenance_assets.planning.plain_yaml import load_yaml
 
 _KEY = re.compile(r"[A-Za-z0-9_]+(/[A-Za-z0-9_]+)*")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_BARE_VARIABLE = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _SAME_STORE = {"local": "file", "": "file", "s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}
-# Strict: `true` and "128" are slips of the pen, not numbers.
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
-PositiveInt = Annotated[int, Field(gt=0, strict=True)]
-# Dagster itself ends a tick after 60 seconds, and with it what the tick found out.
-TickSeconds = Annotated[float, Field(gt=0, lt=60, strict=True)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 
 
 class DatasetConfig(BaseModel):
@@ -49,8 +50,11 @@ class DatasetConfig(BaseModel):
 
     key: str
     """The asset key, such as `lake/trades`."""
-    path: str
-    """Anything fsspec opens; `${VARIABLE}` is taken from the environment."""
+    catalog: CatalogConfig | None = None
+    """The catalog that the dataset has its versions in; none for a plain directory."""
+    path: str = Field("", validate_default=True)
+    """Anything fsspec opens; `${VARIABLE}` is taken from the environment. A catalog knows its
+    directories: what is given beside one must be the same."""
     storage_options: dict[str, Any] = {}
     """For the file system; `${VARIABLE}` keeps secrets out of the file."""
     engine: Literal["spark", "duckdb", "pyarrow", "auto"] = "spark"
@@ -62,7 +66,7 @@ class DatasetConfig(BaseModel):
     """Columns that `optimize` clusters by; the dataset has that job where they are given."""
     curve: Curve = "hilbert"
     """How several of these columns become one order."""
-    optimize_cron: str | None = None
+    optimize_cron: Cron | None = None
     """When a schedule clusters the dataset; there is none when not given."""
     backup_path: str | None = None
     """Where delete, update and upsert keep what they replace, on the dataset's store or a local
@@ -79,7 +83,7 @@ class DatasetConfig(BaseModel):
     """Small files, in GiB, that one tick may ask to be rewritten; a single run may exceed it."""
     sensor_seconds: TickSeconds = 40.0
     """Time that one tick of the sensor may take; it goes on from there at the next."""
-    cron: str = "0 3 * * *"
+    cron: Cron = "0 3 * * *"
     """When the schedule looks; it ships stopped."""
     max_age_hours: Positive | None = None
     """Without maintenance for this long, the dataset is shown as overdue."""
@@ -101,7 +105,12 @@ class DatasetConfig(BaseModel):
     @classmethod
     def _fill_in_path(cls, path: Any, info: ValidationInfo) -> Any:
         path = os.fspath(path) if isinstance(path, os.PathLike) else path
-        return _beside(filled_path(path), info.context) if isinstance(path, str) else path
+        return beside(filled_path(path), info.context) if isinstance(path, str) else path
+
+    @field_validator("catalog", mode="before")
+    @classmethod
+    def _take_address(cls, catalog: Any) -> Any:
+        return {"uri": catalog} if isinstance(catalog, str) else catalog
 
     @field_validator("storage_options", mode="before")
     @classmethod
@@ -110,13 +119,22 @@ class DatasetConfig(BaseModel):
 
     @field_validator("path")
     @classmethod
-    def _check_path(cls, path: str) -> str:
+    def _check_path(cls, path: str, info: ValidationInfo) -> str:
+        if not path and info.data.get("catalog") is not None:
+            return path
         if not path.strip():
-            raise ValueError("must not be empty")
+            raise ValueError("is required without a catalog, and must not be empty")
         for part in path.split("::"):
             _check_file_system(part, is_chained="::" in path)
         _check_directory(path)
         return path
+
+    @field_validator("backup_path")
+    @classmethod
+    def _check_backup_path(cls, backup_path: str | None, info: ValidationInfo) -> str | None:
+        if backup_path is not None and info.data.get("catalog") is not None:
+            raise ValueError("has no use beside a catalog, whose versions can be restored")
+        return backup_path
 
     @field_validator("partition_columns", "zorder_columns")
     @classmethod
@@ -143,17 +161,6 @@ class DatasetConfig(BaseModel):
             raise ValueError(str(error).replace(" for asset 'AssetKey(['checked'])'", "")) from None
         return value
 
-    @field_validator("cron", "optimize_cron")
-    @classmethod
-    def _check_cron(cls, cron: str | None) -> str | None:
-        if cron is None:
-            return None
-        try:
-            dagster.ScheduleDefinition(name="check", job_name="check", cron_schedule=cron)
-        except dagster.DagsterInvalidDefinitionError as error:
-            raise ValueError(f"{cron!r} is not a cron schedule") from error
-        return cron
-
     @model_validator(mode="after")
     def _check_small(self) -> Self:
         if self.small_file_mb is not None and self.small_file_mb * MIB > self.target_bytes:
@@ -172,13 +179,30 @@ class DatasetConfig(BaseModel):
         return self.key.replace("/", "__")
 
     @property
+    def catalog_name(self) -> str:
+        """The dataset's name in its catalog."""
+        named = None if self.catalog is None else self.catalog.dataset
+        return self.safe_name if named is None else named
+
+    @property
+    def directory(self) -> str:
+        """The path of a plain dataset; a catalog's directory is nothing to work on as such."""
+        if self.catalog is not None:
+            raise ValueError(f"dataset '{self.key}' is maintained through its catalog")
+        return self.path
+
+    @property
     def shown_path(self) -> str:
-        """The path without a password that may be in it."""
+        """Where the dataset is, without a password that may be in it."""
+        if self.catalog is not None:
+            return f"{self.catalog.shown}#{self.catalog_name}"
         return re.sub(r"://[^/@]*@", "://", self.path)
 
     @property
     def place(self) -> tuple[str, ...]:
         """Protocol, endpoint and directories: where the data is, however the path spells it."""
+        if not self.path and self.catalog is not None:
+            return (*self.catalog.server, self.catalog_name)
         store, rest = _store_and_rest(self.path)
         if store == "file":
             return (store, "", *_segments(os.path.realpath(os.path.expanduser(rest))))
@@ -186,8 +210,8 @@ class DatasetConfig(BaseModel):
 
     @property
     def is_local(self) -> bool:
-        """Whether looking at the data asks no other machine."""
-        return _store_and_rest(self.path)[0] == "file"
+        """Whether looking at the data asks no other machine, nor a database that may be busy."""
+        return self.catalog is None and _store_and_rest(self.path)[0] == "file"
 
     @property
     def target_bytes(self) -> int:
@@ -220,20 +244,6 @@ class DatasetConfig(BaseModel):
         )
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML takes the last of two equal keys and says nothing; this refuses them."""
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode) and (key.tag, key.value) in seen:
-                line = key.start_mark.line + 1
-                raise DatasetConfigError(f"key '{key.value}' is given twice, again in line {line}")
-            seen.add((key.tag, str(key.value)))
-        return node
-
-
 def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     """Read `datasets.yaml`; every mistake is named with its dataset and field."""
     try:
@@ -241,15 +251,16 @@ def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
     except FileNotFoundError as error:
         raise DatasetConfigError(f"'{file}' does not exist (MAINTENANCE_DATASETS)") from error
     try:
-        return parse_datasets(_declared_in(text), file.parent)
-    except yaml.YAMLError as error:
-        raise DatasetConfigError(f"'{file}' is not YAML: {error}") from error
+        content = load_yaml(text)
+    except ValueError as error:
+        raise DatasetConfigError(f"'{file}': {error}") from None
+    try:
+        return parse_datasets(_declared_in(content), file.parent)
     except DatasetConfigError as error:
         raise DatasetConfigError(f"'{file}': {error}") from error
 
 
-def _declared_in(text: str) -> list[Any]:
-    content = yaml.load(text, _Loader)
+def _declared_in(content: Any) -> list[Any]:
     if not isinstance(content, Mapping) or set(content) != {"datasets"}:
         raise DatasetConfigError("must have one key, `datasets`, with a list of datasets")
     if not isinstance(content["datasets"], list):
@@ -264,6 +275,7 @@ def parse_datasets(
     datasets = tuple(_parse(number, one, folder) for number, one in enumerate(declared))
     _refuse_same_names(datasets)
     _refuse_overlaps(datasets)
+    _refuse_same_versions(datasets)
     return datasets
 
 
@@ -285,52 +297,11 @@ def _parse(
 
 def _words(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "extra_forbidden":
-        known = ", ".join(DatasetConfig.model_fields)
+        model = CatalogConfig if problem["loc"][0] == "catalog" else DatasetConfig
+        known = ", ".join(model.model_fields)
         return f"is not known. Known fields: {known}"
     text = str(problem["msg"])
     return text.removeprefix("Value error, ")
-
-
-def filled_path(path: str) -> str:
-    """A path with the values of the variables that it names."""
-    bare = _BARE_VARIABLE.search(path)
-    if bare:
-        raise ValueError(f"'{bare[0]}' is not filled in, write ${{{bare[1]}}}")
-    return _VARIABLE.sub(_variable_with_text, path)
-
-
-def _beside(path: str, folder: Path | None) -> str:
-    """Relative paths start at the file that names them."""
-    is_url = "://" in path or "::" in path
-    if folder is None or is_url or not path.strip() or path.startswith(("/", "~")):
-        return path
-    return str(folder.resolve() / path)
-
-
-def with_environment(value: Any) -> Any:
-    """Options with the values of the variables that they name."""
-    if isinstance(value, str):
-        return _VARIABLE.sub(_variable, value)
-    if isinstance(value, Mapping):
-        return {key: with_environment(one) for key, one in value.items()}
-    if isinstance(value, list):
-        return [with_environment(one) for one in value]
-    return value
-
-
-def _variable(match: "re.Match[str]") -> str:
-    value = os.environ.get(match[1])
-    if value is None:
-        raise ValueError(f"environment variable {match[1]} is not set")
-    return value
-
-
-def _variable_with_text(match: "re.Match[str]") -> str:
-    """An empty one would silently name another directory."""
-    value = _variable(match)
-    if not value.strip():
-        raise ValueError(f"environment variable {match[1]} is empty")
-    return value
 
 
 def _check_file_system(part: str, *, is_chained: bool) -> None:
@@ -394,13 +365,26 @@ def _refuse_same_names(datasets: Sequence[DatasetConfig]) -> None:
 
 
 def _refuse_overlaps(datasets: Sequence[DatasetConfig]) -> None:
-    places = sorted((dataset.place, dataset.key) for dataset in datasets)
+    places = sorted((dataset.place, dataset.key) for dataset in datasets if dataset.path)
     for (above, outer), (below, inner) in pairwise(places):
         if below[: len(above)] == above:
             how = "is" if below == above else "lies in"
             raise DatasetConfigError(
                 f"dataset '{inner}', field 'path': {how} the path of dataset '{outer}'"
             )
+
+
+def _refuse_same_versions(datasets: Sequence[DatasetConfig]) -> None:
+    seen: dict[tuple[str, ...], str] = {}
+    for dataset in datasets:
+        if dataset.catalog is not None:
+            versions = (*dataset.catalog.server, dataset.catalog_name)
+            if versions in seen:
+                raise DatasetConfigError(
+                    f"dataset '{dataset.key}', field 'catalog': has the dataset "
+                    f"'{dataset.catalog_name}' of dataset '{seen[versions]}'"
+                )
+            seen[versions] = dataset.key
 
 
 def _store_and_rest(path: str) -> tuple[str, str]:

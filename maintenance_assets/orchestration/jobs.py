@@ -8,8 +8,9 @@ from pydantic import Field
 from maintenance_assets.orchestration.assets import pool_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
-from maintenance_assets.orchestration.maintenance import Clustering, DatasetMaintenance, Target
+from maintenance_assets.orchestration.maintenance import DatasetMaintenance, Target
 from maintenance_assets.orchestration.planner import MaintenancePlanner
+from maintenance_assets.orchestration.work import Clustering
 
 DATASET_TAG = "maintenance/dataset"
 # A run whose process died is tried again at once. A step that failed would fail again: a conflict

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from maintenance_assets.api.lakehouse import LakeDataset, Lakehouse
 from maintenance_assets.operations.lake_write import WriteResult
+from maintenance_assets.orchestration.catalog_work import version_metadata
 
 
 class LakehouseResource(dagster.ConfigurableResource):  # type: ignore[type-arg]
@@ -46,11 +47,13 @@ class LakehouseIOManager(dagster.ConfigurableIOManager):
             if name not in house.datasets():
                 partition_by = (context.definition_metadata or {}).get("partition_by", ())
                 house.create_dataset(name, _schema(obj), partition_by)
-            written = self._write(house.dataset(name), obj, context)
+            dataset = house.dataset(name)
+            written = self._write(dataset, obj, context)
+            shown = version_metadata(dataset, written.version)
         context.add_output_metadata(
             {
+                **shown,
                 "dataset": name,
-                "version": written.version,
                 "dagster/row_count": written.rows,
                 "files": len(written.files),
             }

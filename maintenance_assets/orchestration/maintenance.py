@@ -1,26 +1,22 @@
 """What the asset, the ops, the sensor's runs and the schedule's runs all do."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import dagster
 
-from maintenance_assets.errors import IncompleteMaintenanceError, LeaseHeldError
-from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.progress import Progress
-from maintenance_assets.operations.compact import compact
-from maintenance_assets.operations.optimize import optimize
-from maintenance_assets.operations.recover import recover
 from maintenance_assets.operations.results import CompactionResult
+from maintenance_assets.orchestration.catalog_work import CatalogWork
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.engine_resource import EngineResource
+from maintenance_assets.orchestration.failures import catalog_as_failure, lease_as_failure
 from maintenance_assets.orchestration.metadata import bullets, result_metadata, shorten
 from maintenance_assets.orchestration.planner import MaintenancePlanner
 from maintenance_assets.orchestration.throughput import measured_throughput
+from maintenance_assets.orchestration.work import Clustering, DatasetWork, DirectoryWork, Done
 from maintenance_assets.planning.debts import is_text
 from maintenance_assets.planning.partitions import exactly
 from maintenance_assets.planning.worth import cost_words
@@ -31,19 +27,9 @@ MAX_PARTITION_EVENTS = 100
 _NOT_IN_KEYS = ("...", "\a", "\b", "\f", "\n", "\r", "\t", "\v", "\0")
 # An op's and an asset's execution context have no common public type.
 Context = Any
-Operation = Callable[..., CompactionResult]
-"""`compact`, or another that takes the same settings."""
 Partitions = dagster.DynamicPartitionsDefinition
 Recorded = dict[str | None, dict[str, Any]]
 """Metadata of what was done, by partition; None is the dataset as a whole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Clustering:
-    """By which columns and along which curve a dataset is clustered."""
-
-    columns: Sequence[str]
-    curve: Curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +82,31 @@ class DatasetMaintenance:
         self._planner = planner
         self._engines = engines
 
+    @catalog_as_failure()
     def compact(self, context: Context, directories: Sequence[str], *, dry_run: bool) -> None:
         """Compact the partitions in these directories, or the whole dataset; log it at once."""
-        self._maintain(context, directories, compact, dry_run)
+        self._maintain(context, directories, None, dry_run)
 
+    @catalog_as_failure()
     def optimize(
         self, context: Context, directories: Sequence[str], clustering: Clustering, *, dry_run: bool
     ) -> None:
         """Cluster the partitions in these directories, or the whole dataset; log it at once."""
-        operation = partial(optimize, zorder_columns=clustering.columns, curve=clustering.curve)
-        self._maintain(context, directories, operation, dry_run)
+        self._maintain(context, directories, clustering, dry_run)
 
     def _maintain(
-        self, context: Context, directories: Sequence[str], operation: Operation, dry_run: bool
+        self,
+        context: Context,
+        directories: Sequence[str],
+        clustering: Clustering | None,
+        dry_run: bool,
     ) -> None:
         partitions = [one for directory in directories for one in self._partitions_in(directory)]
         self._introduce(context, partitions or self._all_partitions())
         failed: list[str] = []
         for number, partition in enumerate(partitions or [None]):
             recorded: Recorded = {}
-            failed += self._maintain_one(context, partition, recorded, operation, dry_run)
+            failed += self._maintain_one(context, partition, recorded, clustering, dry_run)
             if number < MAX_PARTITION_EVENTS:
                 self.log(context, recorded, dry_run=dry_run)
         if len(partitions) > MAX_PARTITION_EVENTS:
@@ -124,6 +115,7 @@ class DatasetMaintenance:
             )
         _fail(failed)
 
+    @catalog_as_failure()
     def compact_exactly(
         self, context: Context, partitions: Sequence[str], recorded: Recorded
     ) -> None:
@@ -135,14 +127,14 @@ class DatasetMaintenance:
             if partition is not None and not self._exists(partition):
                 failed.append(self._unknown(partition))
             else:
-                failed += self._maintain_one(context, partition, recorded, compact, dry_run=False)
+                failed += self._maintain_one(context, partition, recorded, None, dry_run=False)
         _fail(failed)
 
+    @catalog_as_failure()
     def recover(self, context: Context) -> None:
         """Undo or complete what interrupted runs left behind."""
-        options = self._dataset.storage_options or None
         with lease_as_failure():
-            actions = recover(self._dataset.path, storage_options=options).actions
+            actions = self._work(context).recover()
         text = bullets(actions) if actions else "Nothing to recover."
         context.log.info(text)
         context.log_event(
@@ -167,26 +159,26 @@ class DatasetMaintenance:
         context: Context,
         partition: str | None,
         recorded: Recorded,
-        operation: Operation,
+        clustering: Clustering | None,
         dry_run: bool,
     ) -> list[str]:
         """Maintain a partition; what could not be done, in words."""
         before = self._planner.health_of(self._dataset, partition)
-        failed: list[str] = []
-        try:
-            result = self._run(context, partition, operation, dry_run)
-        except IncompleteMaintenanceError as error:
-            result, failed = error.result, [str(error)]
+        done = self._run(context, partition, clustering, dry_run)
+        result = done.result
         where = f"{self._dataset.key}{f' [{partition}]' if partition else ''}"
         context.log.info(f"{where}: {_story(result)}")
         # Before anything else is asked of the store: it is committed.
-        recorded[partition] = result_metadata(result, before) | self._counts(result, partition)
+        recorded[partition] = dict(done.metadata)
+        if result is not None:
+            recorded[partition] |= result_metadata(result, before)
+            recorded[partition] |= self._counts(result, partition)
         if not dry_run:
             after = self._planner.health_of(self._dataset, partition)
             recorded[partition] |= {"health_after": round(after.score, 1)}
-        elif result.stats.rewritten_bytes:
+        elif result is not None and result.stats.rewritten_bytes:
             recorded[partition] |= {"cost": self._cost(context, result)}
-        return failed
+        return list(done.failed)
 
     def _cost(self, context: Context, result: CompactionResult) -> str:
         """What the work would cost, by what runs on this dataset took before."""
@@ -204,24 +196,32 @@ class DatasetMaintenance:
         is_whole = partition is None or (partition == "" and self._target.partitions is None)
         return {"dagster/row_count": result.rows_after} if is_whole else {}
 
+    def _work(self, context: Context) -> DatasetWork:
+        if self._dataset.catalog is None:
+            return DirectoryWork(self._dataset)
+        return CatalogWork(self._dataset, f"run {context.run.run_id}")
+
     def _run(
-        self, context: Context, partition: str | None, operation: Operation, dry_run: bool
-    ) -> CompactionResult:
+        self,
+        context: Context,
+        partition: str | None,
+        clustering: Clustering | None,
+        dry_run: bool,
+    ) -> Done:
         dataset, engines = self._dataset, self._engines
+        settings = {
+            "engine": engines.engine_of(dataset),
+            "target_mb_per_file": dataset.target_mb_per_file,
+            "target_rows_per_file": dataset.target_rows_per_file,
+            "partition_filter": None if partition is None else exactly(partition),
+            "compression": dataset.compression,
+            "dry_run": dry_run,
+            "memory_budget_mb": engines.memory_budget_mb,
+            "strict": engines.strict,
+            "on_progress": RunLog(context),
+        }
         with lease_as_failure():
-            return operation(
-                dataset.path,
-                engine=engines.engine_of(dataset),
-                target_mb_per_file=dataset.target_mb_per_file,
-                target_rows_per_file=dataset.target_rows_per_file,
-                partition_filter=None if partition is None else exactly(partition),
-                compression=dataset.compression,
-                dry_run=dry_run,
-                storage_options=dataset.storage_options or None,
-                memory_budget_mb=engines.memory_budget_mb,
-                strict=engines.strict,
-                on_progress=RunLog(context),
-            )
+            return self._work(context).rewrite(clustering, settings)
 
     def _partitions_in(self, directory: str) -> list[str]:
         found = self._planner.partitions_in(self._dataset, directory)
@@ -268,15 +268,6 @@ class RunLog:
             self._began = time.monotonic()
 
 
-@contextmanager
-def lease_as_failure() -> Iterator[None]:
-    """Who holds the dataset is all that there is to say: no stack of calls."""
-    try:
-        yield
-    except LeaseHeldError as error:
-        raise dagster.Failure(str(error)) from error
-
-
 def _fail(failed: Sequence[str]) -> None:
     """Fail the run if anything could not be done; a person has to look at the files."""
     if failed:
@@ -284,7 +275,9 @@ def _fail(failed: Sequence[str]) -> None:
         raise dagster.Failure(shorten(failed[0]), metadata, allow_retries=False)
 
 
-def _story(result: CompactionResult) -> str:
+def _story(result: CompactionResult | None) -> str:
+    if result is None:
+        return "there is no file yet"
     stats = result.stats
     left = [
         f", {len(groups)} group(s) {why}"

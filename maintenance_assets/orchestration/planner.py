@@ -2,44 +2,37 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import chain, islice
 
 import dagster
 
-from maintenance_assets.errors import LeaseHeldError
 from maintenance_assets.model.health import DatasetHealth, PartitionHealth
 from maintenance_assets.model.plans import CompactionPlan
-from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.orchestration.catalog_look import CatalogLook
 from maintenance_assets.orchestration.config import DatasetConfig
-from maintenance_assets.planning.compaction import plan_compaction
+from maintenance_assets.orchestration.looks import DatasetLook, DirectoryLook
 from maintenance_assets.planning.health import Entry, measure_dataset, measure_partition
-from maintenance_assets.storage.discovery import discover
-from maintenance_assets.storage.filesystems import Listed, Store, open_store
-from maintenance_assets.storage.lease import live_holders
-from maintenance_assets.storage.partition_listing import iter_partitions
-from maintenance_assets.storage.recovery import leftover_runs
+from maintenance_assets.storage.filesystems import Listed, Store
 
 
 class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg]
     """Looks at datasets and says what maintenance would do."""
 
     def store(self, dataset: DatasetConfig) -> Store:
-        """The dataset's file system and root."""
-        return open_store(dataset.path, storage_options=dataset.storage_options or None)
+        """The file system and root of a plain dataset."""
+        return DirectoryLook(dataset).store
 
     def partitions(
         self, dataset: DatasetConfig, after: str | None = None
     ) -> Iterator[PartitionHealth]:
         """The health of each partition, one after the other, from listings alone."""
-        return _measured(self.store(dataset), dataset, after)
+        return _measured(dataset, after)
 
     def health_of(self, dataset: DatasetConfig, partition: str | None = None) -> DatasetHealth:
         """The health of a dataset, or of one of its partitions without what lies below it."""
-        store = self.store(dataset)
         if partition is None:
-            return measure_dataset(_measured(store, dataset))
-        below = _measured(_at(store, partition), dataset)
+            return measure_dataset(_measured(dataset))
+        below = _measured(dataset, below=partition)
         # The directory itself comes first, if there are data files in it.
         return measure_dataset(part for part in islice(below, 1) if not part.partition)
 
@@ -47,7 +40,7 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         """The partition that a directory is, else those below it; none where no data file lies."""
         if directory and not _is_clean(directory):
             return []
-        below = iter_partitions(_at(self.store(dataset), directory))
+        below = look_at(dataset).partitions(below=directory)
         first = next(below, None)
         if first is None:
             return []
@@ -56,26 +49,16 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
         return [f"{directory}/{name}" for name, _ in chain([first], below)] if directory else []
 
     def partition_columns(self, dataset: DatasetConfig) -> list[str]:
-        """The hive columns of the first partition that a listing finds."""
-        for directory, _ in iter_partitions(self.store(dataset)):
-            if directory:  # files in the root itself say nothing about partitions
-                pairs = [segment.partition("=") for segment in directory.split("/")]
-                return [name for name, equals, _ in pairs if equals]
-        return []
+        """The hive columns, as far as the dataset shows them."""
+        return look_at(dataset).partition_columns()
 
     def busy(self, dataset: DatasetConfig) -> str | None:
         """Who is maintaining the dataset right now, in words."""
-        try:
-            holders = live_holders(self.store(dataset))
-        except LeaseHeldError as error:  # a lease that cannot be read
-            return str(error)
-        return f"being maintained already: {holders[0].describe()}" if holders else None
+        return look_at(dataset).busy()
 
     def plan(self, dataset: DatasetConfig) -> CompactionPlan:
-        """What compaction would do, exactly: footers are read."""
-        targets = dataset.target_mb_per_file, dataset.target_rows_per_file
-        policy = CompactionPolicy.from_targets(*targets, dataset.compression)
-        return plan_compaction(discover(self.store(dataset)), policy)
+        """What compaction would do, exactly: footers are read, of files that are new to us."""
+        return look_at(dataset).plan()
 
     def in_need(self, dataset: DatasetConfig) -> dict[str, int]:
         """Files that compaction would save, by partition, where it is worth a run."""
@@ -83,30 +66,31 @@ class MaintenancePlanner(dagster.ConfigurableResource):  # type: ignore[type-arg
             return {}
         # A listing knows neither rows nor what we wrote ourselves: the plan has the last word.
         saved: Counter[str] = Counter()
-        store = self.store(dataset)
-        for group in self.plan(dataset).groups:
-            saved[store.relative(group.directory)] += len(group.files) - len(group.output_rows)
+        plan = self.plan(dataset)
+        for group in plan.groups:
+            partition = group.directory[len(plan.root) :].strip("/")
+            saved[partition] += len(group.files) - len(group.output_rows)
         return {name: gain for name, gain in saved.items() if gain >= dataset.min_gain}
 
     def leftovers(self, dataset: DatasetConfig) -> tuple[str, ...]:
         """Runs that were interrupted and that nobody is working on."""
-        store = self.store(dataset)
-        return () if live_holders(store) else leftover_runs(store)
+        return look_at(dataset).leftovers()
+
+
+def look_at(dataset: DatasetConfig) -> DatasetLook:
+    """The way to look at a dataset."""
+    return DirectoryLook(dataset) if dataset.catalog is None else CatalogLook(dataset)
 
 
 def _measured(
-    store: Store, dataset: DatasetConfig, after: str | None = None
+    dataset: DatasetConfig, after: str | None = None, below: str = ""
 ) -> Iterator[PartitionHealth]:
-    for directory, files in iter_partitions(store, after):
+    for directory, files in look_at(dataset).partitions(after, below):
         yield measure_partition(directory, _entries(files), dataset.health_policy)
 
 
 def _entries(files: list[Listed]) -> list[Entry]:
     return [(f.path, f.size_bytes, f.version, f.modified_at) for f in files]
-
-
-def _at(store: Store, directory: str) -> Store:
-    return replace(store, root=store.path(directory)) if directory else store
 
 
 def _is_clean(directory: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import dagster
 
-from maintenance_assets.orchestration.attempts import last_attempts, run_request
+from maintenance_assets.orchestration.attempts import last_attempts, run_requests
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.jobs import DATASET_TAG, compact_run_config
 from maintenance_assets.orchestration.planner import MaintenancePlanner
@@ -45,7 +45,7 @@ def build_schedule(
             # A schedule has no cursor to go on from; a run has all the time it needs.
             yield _whole(dataset, context.scheduled_execution_time.isoformat())
         else:
-            yield from _each(dataset, found)
+            yield from _each(dataset, found, context.instance)
 
     return scheduled_compaction
 
@@ -70,11 +70,27 @@ def build_optimize_schedule(
     ]
 
 
-def _each(dataset: DatasetConfig, found: Tick) -> Asked:
+def build_cleanup_schedule(
+    dataset: DatasetConfig, job: dagster.JobDefinition | None
+) -> list[dagster.ScheduleDefinition]:
+    """The schedule `<dataset>__scheduled_cleanup` of a dataset with versions; it ships stopped."""
+    if job is None or dataset.catalog is None:
+        return []
+    return [
+        dagster.ScheduleDefinition(
+            name=f"{dataset.safe_name}__scheduled_cleanup",
+            cron_schedule=dataset.catalog.cleanup_cron,
+            job=job,
+            tags={DATASET_TAG: dataset.key},
+            description=f"Expires old versions of {dataset.key} and deletes what they needed.",
+        )
+    ]
+
+
+def _each(dataset: DatasetConfig, found: Tick, instance: dagster.DagsterInstance) -> Asked:
     if not found.requests:
         yield dagster.SkipReason(skip_reason(dataset, found))
-    for request in found.requests:
-        yield run_request(dataset, request)
+    yield from run_requests(dataset, found.requests, instance)
 
 
 def _whole(dataset: DatasetConfig, at: str) -> dagster.RunRequest:

@@ -4,7 +4,7 @@ import time
 
 import dagster
 
-from maintenance_assets.orchestration.attempts import last_attempts, run_request, streak_of
+from maintenance_assets.orchestration.attempts import last_attempts, run_requests, streak_of
 from maintenance_assets.orchestration.config import DatasetConfig
 from maintenance_assets.orchestration.maintenance import Target
 from maintenance_assets.orchestration.metadata import health_metadata, health_words
@@ -47,7 +47,7 @@ def build_sensor(target: Target, job: dagster.JobDefinition) -> dagster.SensorDe
 
 def _result(target: Target, instance: dagster.DagsterInstance, found: Tick) -> dagster.SensorResult:
     return dagster.SensorResult(
-        run_requests=[run_request(target.dataset, request) for request in found.requests],
+        run_requests=run_requests(target.dataset, found.requests, instance),
         skip_reason=None if found.requests else skip_reason(target.dataset, found),
         cursor=found.sweep.to_cursor(),
         dynamic_partitions_requests=_partitions_requests(target, instance, found),

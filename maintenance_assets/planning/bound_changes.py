@@ -132,11 +132,8 @@ def bind_update(
         tuple(new.items()),
         moves,
     )
-    assigned = {
-        name: _stored_type(name, value, columns)
-        for name, value in new.items()
-        if name in columns.stored.names or name not in columns.keys
-    }
+    # Also keys: a file of another depth holds what its path has no segment for.
+    assigned = {name: _stored_type(name, value, columns) for name, value in new.items()}
     return BoundUpdate(
         RowsWhere(bound, columns.select(found), moving, moves),
         rule,
@@ -173,6 +170,8 @@ def refuse_odd_column(name: str, columns: DatasetColumns) -> None:
 def _bind_value(name: str, value: Value, columns: DatasetColumns) -> BoundValue:
     if name in columns.schema.names:
         type_ = columns.schema.field(columns.schema.get_field_index(name)).type
+        if pa.types.is_null(type_):  # nothing but NULL so far: any value may be the first one
+            return value.bind(columns.schema, None, column=name)
         plain = type_.value_type if pa.types.is_dictionary(type_) else type_
         return value.bind(columns.schema, plain, column=name)
     refuse_odd_column(name, columns)
@@ -187,7 +186,7 @@ def _bind_value(name: str, value: Value, columns: DatasetColumns) -> BoundValue:
 
 def _stored_type(name: str, value: BoundValue, columns: DatasetColumns) -> Any:
     index = columns.stored.get_field_index(name)
-    if index >= 0:
+    if index >= 0 and not pa.types.is_null(columns.stored.field(index).type):
         return columns.stored.field(index).type
     # An order of categories belongs to the column that they come from.
     is_ordered = pa.types.is_dictionary(value.type) and value.type.ordered

@@ -21,6 +21,7 @@ from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.model.stats import MaintenanceStats
 from maintenance_assets.planning.encoding import notation_notes, writer_options
 from maintenance_assets.planning.file_metadata import has_range_index
+from maintenance_assets.planning.held_keys import Part, part_of
 from maintenance_assets.planning.layout import layout_of
 from maintenance_assets.planning.packing import (
     OWN_SMALL,
@@ -164,10 +165,11 @@ def has_tiny_row_groups(file: FileInfo) -> bool:
     )
 
 
-def _by_partition(files: Iterable[F]) -> dict[str, list[F]]:
-    partitions: defaultdict[str, list[F]] = defaultdict(list)
+def _by_partition(files: Iterable[F]) -> dict[Part, list[F]]:
+    """The files of each directory; those that hold its keys apart from those that do not."""
+    partitions: defaultdict[Part, list[F]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.path):
-        partitions[file.directory].append(file)
+        partitions[part_of(file)].append(file)
     return partitions
 
 

@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal
 
 from maintenance_assets.model.health import DatasetHealth, HealthPolicy, PartitionHealth
-from maintenance_assets.planning.health import decide
+from maintenance_assets.planning.health import cooldown_words, decide, little_words
 from maintenance_assets.planning.worth import Candidate, ranked
 
 RunStatus = Literal["under way", "failed", "done"]
@@ -127,6 +127,8 @@ class Request:
     fingerprint: str
     attempt: int
     reason: str
+    size_bytes: int = 0
+    """Of the small files that a run would rewrite."""
 
     def run_key(self, dataset: str) -> str:
         """The same for the same debt and attempt: Dagster starts it once."""
@@ -218,6 +220,10 @@ class _Needy(Candidate):
             now,
         )
 
+    def request(self, attempt: int) -> Request:
+        """Asks for a run on it."""
+        return Request(self.name, self.fingerprint, attempt, self.reason, self.size_bytes)
+
 
 class _Look:
     """A look at partitions, one after the other."""
@@ -261,9 +267,9 @@ class _Look:
         """Ask for a run, or say why not."""
         decision = decide(part, self._policy, now)
         if part.gain < self._policy.min_gain:
-            return "too little to gain"
+            return little_words(self._policy)
         if not decision.run:
-            return "written to a moment ago"
+            return f"written lately ({cooldown_words(self._policy)})"
         if not is_text(part.partition):
             return "its name is not UTF-8"
         if self._streak.wait_seconds(now):
@@ -300,10 +306,9 @@ class _Look:
     def _take(self, needy: "_Needy", last: Attempt | None) -> None:
         self._bytes += needy.size_bytes
         if last is not None and last.fingerprint == needy.fingerprint:
-            request = Request(needy.name, needy.fingerprint, last.number + 1, needy.reason)
-            self._again.append((last.at, request))
+            self._again.append((last.at, needy.request(last.number + 1)))
         else:
-            self._first.append(Request(needy.name, needy.fingerprint, 0, needy.reason))
+            self._first.append(needy.request(0))
 
     def _chosen(self) -> tuple[Request, ...]:
         """First attempts, and one place for those tried again, the longest ago first.

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from maintenance_assets.errors import SchemaMismatchError
 from maintenance_assets.model.lakehouse import FIELD_ID, Column, TableSchema
+from maintenance_assets.planning.fitting import plain_type
 from maintenance_assets.planning.schema_drift import widen
 
 OnMismatch = Literal["error", "string"]
@@ -44,9 +45,9 @@ def new_schema(arrow: pa.Schema) -> TableSchema:
 
 
 def plain_field(field: Any) -> Any:
-    """A field without a field id: which column it is, the catalog says."""
+    """A field without a field id: which column it is, the catalog says; of a type for files."""
     metadata = {k: v for k, v in (field.metadata or {}).items() if k != FIELD_ID}
-    return field.with_metadata(metadata or None)
+    return field.with_type(plain_type(field.type)).with_metadata(metadata or None)
 
 
 def _check_names(names: Sequence[str]) -> None:

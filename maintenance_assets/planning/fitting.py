@@ -15,7 +15,11 @@ def fit_array(array: Array, target: ArrowType, column: str) -> Array:
     """The same values in another type; ValueError names the column that cannot hold them."""
     if array.type == target:
         return array
-    array = _as_values(array)
+    try:
+        array = as_stored(array)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        why = str(error).splitlines()[0]
+        raise ValueError(_misfit(column, array.type, plain_type(array.type), why)) from error
     if not _are_akin(array.type, target):
         raise ValueError(
             f"Column '{column}' of the new data has type {array.type}, the dataset has {target}. "
@@ -31,10 +35,12 @@ def fit_array(array: Array, target: ArrowType, column: str) -> Array:
     return fitted
 
 
-def _as_values(array: Array) -> Array:
-    """Views as the values that they show: PyArrow casts hardly anything into views."""
+def as_stored(array: Array) -> Array:
+    """The same values in the type that a new column has: PyArrow casts hardly any into views."""
     if is_list_view(array.type):
         array = list_of_view(array)
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
     plain = plain_type(array.type)
     return array if plain == array.type else array.cast(plain)
 
@@ -57,13 +63,24 @@ def list_of_view(array: Array) -> Array:
 
 
 def plain_type(type_: ArrowType) -> ArrowType:
-    """The type that a new column is stored in: views are a matter of memory, not of files."""
+    """The type that a new column is stored in, which is the one that is read back.
+
+    Views and runs are a matter of memory, not of files; and Parquet counts no whole seconds.
+    """
     if pa.types.is_string_view(type_):
         return pa.string()
     if pa.types.is_binary_view(type_):
         return pa.binary()
-    if isinstance(type_, pa.BaseExtensionType) or pa.types.is_dictionary(type_):
+    if isinstance(type_, pa.BaseExtensionType):
         return type_
+    if pa.types.is_timestamp(type_) and type_.unit == "s":
+        return pa.timestamp("ms", type_.tz)
+    if type_ in _READ_BACK:
+        return _READ_BACK[type_]
+    if pa.types.is_run_end_encoded(type_):
+        return plain_type(type_.value_type)
+    if pa.types.is_dictionary(type_):
+        return _plain_dictionary(type_)
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(plain_type(field.type)) for field in type_])
     if pa.types.is_map(type_):
@@ -81,6 +98,44 @@ def plain_type(type_: ArrowType) -> ArrowType:
         field = type_.value_field.with_type(plain_type(type_.value_type))
         return pa.list_(field, type_.list_size)
     return type_
+
+
+_READ_BACK = {
+    pa.time32("s"): pa.time32("ms"),
+    pa.date64(): pa.date32(),
+}
+
+
+def _plain_dictionary(type_: ArrowType) -> ArrowType:
+    """Categories of text and bytes stay categories; all others are read back as their values."""
+    value = plain_type(type_.value_type)
+    value = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(value, value)
+    if value not in (pa.string(), pa.binary()):
+        return value
+    return pa.dictionary(type_.index_type, value, ordered=type_.ordered)
+
+
+def is_read_back(type_: ArrowType) -> bool:
+    """Whether what is written as a type has it when it is read."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return is_read_back(type_.storage_type)
+    if pa.types.is_dictionary(type_):
+        return bool(_plain_dictionary(type_) == type_)
+    is_odd = pa.types.is_run_end_encoded(type_) or type_ in _READ_BACK
+    if is_odd or (pa.types.is_timestamp(type_) and type_.unit == "s"):
+        return False
+    return all(is_read_back(type_.field(index).type) for index in range(type_.num_fields))
+
+
+def is_storable(type_: ArrowType) -> bool:
+    """Whether Parquet can hold values of a type at all."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return is_storable(type_.storage_type)
+    if pa.types.is_interval(type_) or pa.types.is_union(type_):
+        return False
+    if pa.types.is_struct(type_) and not type_.num_fields:
+        return False
+    return all(is_storable(type_.field(index).type) for index in range(type_.num_fields))
 
 
 def _misfit(column: str, source: ArrowType, target: ArrowType, why: str) -> str:

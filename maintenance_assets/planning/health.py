@@ -68,17 +68,25 @@ def debt_words(part: PartitionHealth | DatasetHealth) -> str:
     return f"{part.small_files} small files of {part.file_count}, {part.gain} could be saved"
 
 
+def little_words(policy: HealthPolicy) -> str:
+    """Why a small debt is left alone, as it is said everywhere."""
+    return f"fewer than min_gain {policy.min_gain}"
+
+
+def cooldown_words(policy: HealthPolicy) -> str:
+    """How long a partition is left alone, as it is said everywhere."""
+    return f"cooldown {policy.cooldown_seconds:.0f} s"
+
+
 def decide(part: PartitionHealth, policy: HealthPolicy, now: float) -> Decision:
     """Whether this partition is worth a run now."""
     debt = debt_words(part)
     if part.gain < policy.min_gain:
-        return Decision(False, f"{debt}, fewer than min_gain {policy.min_gain}")
+        return Decision(False, f"{debt}, {little_words(policy)}")
     age = None if part.newest_at is None else now - part.newest_at
     # A time in the future is a clock that was wrong: do not wait for it.
     if age is None or age < 0 or age >= policy.cooldown_seconds:
         return Decision(True, debt)
     if part.fragments >= MANY_FRAGMENTS:
         return Decision(True, f"{debt}, {part.fragments} of them tiny")
-    return Decision(
-        False, f"{debt}, but written {age:.0f} s ago (cooldown {policy.cooldown_seconds:.0f} s)"
-    )
+    return Decision(False, f"{debt}, but written {age:.0f} s ago ({cooldown_words(policy)})")

@@ -23,6 +23,7 @@ from maintenance_assets.model.policy import CompactionPolicy
 from maintenance_assets.planning.clustering import make_clustering
 from maintenance_assets.planning.compaction import ROW_GROUP_ROWS, group_output_rows
 from maintenance_assets.planning.encoding import notation_notes, writer_options
+from maintenance_assets.planning.held_keys import Part, held_keys, part_of
 from maintenance_assets.planning.layout import grid_hash, layout_of, with_layout
 from maintenance_assets.planning.orderable import (
     column_names,
@@ -213,6 +214,7 @@ def decide(
     partition = assessment.partition
     return PartitionDecision(
         directory=partition.directory,
+        held=held_keys(partition.files[0]),
         action=action,
         reason=reason,
         files=len(partition.files),
@@ -269,10 +271,10 @@ def gains(decisions: Sequence[PartitionDecision]) -> tuple[ColumnGain, ...]:
 
 
 def optimize_groups(files: Iterable[F]) -> list[tuple[F, ...]]:
-    """All files of a directory go together."""
-    directories: dict[str, list[F]] = {}
+    """All files of a directory go together; those that hold its keys apart from the others."""
+    directories: dict[Part, list[F]] = {}
     for file in sorted(files, key=lambda file: file.path):
-        directories.setdefault(file.directory, []).append(file)
+        directories.setdefault(part_of(file), []).append(file)
     return [tuple(members) for _, members in sorted(directories.items())]
 
 

@@ -14,7 +14,7 @@ from maintenance_assets.planning.change_plan import Changes, FileOutcome, Survey
 from maintenance_assets.planning.changes import Merging, RowsByKey
 from maintenance_assets.planning.dataset_columns import DatasetColumns
 from maintenance_assets.planning.file_metadata import restated
-from maintenance_assets.planning.fitting import fit_array, plain_type
+from maintenance_assets.planning.fitting import fit_array, is_storable, plain_type
 from maintenance_assets.planning.key_index import KeyIndex, check_key_type
 from maintenance_assets.planning.moves import Moves
 from maintenance_assets.planning.partitions import parse_partition
@@ -283,23 +283,44 @@ def _fitted(request: UpsertRequest, columns: DatasetColumns) -> pa.Table:
     arrays = []
     for name in request.source.column_names:
         array = _whole(request.source.column(name))
-        index = columns.schema.get_field_index(name)
-        if index < 0:
-            refuse_odd_column(name, columns)
-            if pa.types.is_null(array.type):
-                raise ValueError(
-                    f"Column '{name}' of the new data is new to the dataset and has no type: cast "
-                    "it to one, or leave it out"
-                )
-        elif name in columns.keys and name not in columns.stored.names:
+        if name in columns.keys and name not in columns.stored.names:
             _require_text(name, array.type)
-        target = plain_type(array.type) if index < 0 else columns.schema.field(index).type
+        target = _type_of(name, columns)
+        if target is None:
+            target = _new_type(name, array.type, columns)
         array = fit_array(array, target, name)
         if name in request.keys:
             check_key_type(array.type, name)
         _refuse_null(name, array, columns)
         arrays.append(array)
     return pa.table(arrays, names=request.source.column_names)
+
+
+def _type_of(name: str, columns: DatasetColumns) -> Any | None:
+    """The type that values have to fit; None where no value of the column is known so far."""
+    index = columns.schema.get_field_index(name)
+    if index < 0 or pa.types.is_null(columns.schema.field(index).type):
+        return None
+    return columns.schema.field(index).type
+
+
+def _new_type(name: str, type_: Any, columns: DatasetColumns) -> Any:
+    if name not in columns.schema.names:
+        refuse_odd_column(name, columns)
+        if pa.types.is_null(type_):
+            raise ValueError(
+                f"Column '{name}' of the new data is new to the dataset and has no type: cast it "
+                "to one, or leave it out"
+            )
+    if not is_storable(type_):
+        raise ValueError(
+            f"Column '{name}' of the new data has type {type_}, which Parquet cannot hold: cast "
+            "it to another one, or leave it out"
+        )
+    plain = plain_type(type_)
+    # Rows of old files have no category, and an order has no place for those to come.
+    is_ordered = pa.types.is_dictionary(plain) and plain.ordered
+    return plain.value_type if is_ordered and columns.schema.names else plain
 
 
 def _require_text(name: str, type_: Any) -> None:
@@ -345,17 +366,20 @@ def _assigned(updates: Sequence[str], table: pa.Table, columns: DatasetColumns) 
     """Updated columns, and the types that files store them in."""
     found = {}
     for name in updates:
-        index = columns.stored.get_field_index(name)
-        if index >= 0:
-            found[name] = columns.stored.field(index).type
-        elif name not in columns.keys:
-            found[name] = table.schema.field(name).type
+        is_typed = name in columns.stored.names and _type_of(name, columns) is not None
+        found[name] = (columns.stored if is_typed else table.schema).field(name).type
     return found
 
 
 def _insert_schema(table: pa.Table, columns: DatasetColumns) -> pa.Schema:
     """All columns of the dataset's files and those that are new."""
-    fields = [field for field in columns.stored if field.name not in columns.unusable]
+    fields = [
+        field.with_type(table.schema.field(field.name).type)
+        if pa.types.is_null(field.type) and field.name in table.column_names
+        else field
+        for field in columns.stored
+        if field.name not in columns.unusable
+    ]
     known = {*columns.stored.names, *columns.keys}
     added = [
         pa.field(name, table.schema.field(name).type)

@@ -71,22 +71,6 @@ class Candidate:
 C = TypeVar("C", bound=Candidate)
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """What may be done at a time; None is without limit."""
-
-    max_runs: int | None = None
-    max_bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """What is done now, and why the rest is not."""
-
-    taken: tuple[Candidate, ...]
-    left: tuple[tuple[Candidate, str], ...]
-
-
 def worth(candidate: Candidate, most_gain: float, most_cost: float) -> float:
     """The worth of a candidate among others, from -0.3 to 0.7."""
     gain = _lasting(candidate) / most_gain if most_gain else 0.0
@@ -100,30 +84,6 @@ def ranked(candidates: Iterable[C]) -> list[C]:
     most_gain = max((_lasting(one) for one in known), default=0.0)
     most_cost = max((one.cost for one in known), default=0.0)
     return sorted(known, key=lambda one: (-worth(one, most_gain, most_cost), one.name))
-
-
-def choose(candidates: Iterable[Candidate], budget: Budget) -> Choice:
-    """Take the most worthwhile as long as the budget lasts."""
-    taken: list[Candidate] = []
-    left: list[tuple[Candidate, str]] = []
-    used = 0
-    for one in ranked(candidates):
-        why = _why_not(one, budget, len(taken), used)
-        if why:
-            left.append((one, why))
-        else:
-            taken.append(one)
-            used += one.size_bytes
-    return Choice(tuple(taken), tuple(left))
-
-
-def _why_not(one: Candidate, budget: Budget, runs: int, used: int) -> str:
-    if budget.max_runs is not None and runs >= budget.max_runs:
-        return f"{budget.max_runs} others are worth more, and no more run at a time"
-    # The first one always fits: what is larger than the budget would otherwise wait for ever.
-    if budget.max_bytes is not None and used and used + one.size_bytes > budget.max_bytes:
-        return f"would exceed the budget of {size_words(budget.max_bytes)}"
-    return ""
 
 
 def _lasting(candidate: Candidate) -> float:

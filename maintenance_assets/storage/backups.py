@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from maintenance_assets.errors import BackupError
+from maintenance_assets.storage import local_paths
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.journal import InputEntry, OutputEntry
 
@@ -77,6 +78,8 @@ def write_backup(
 ) -> Backup:
     """Keep the inputs of an operation that is about to be published; complete on return."""
     folder = _folder(backup, backup_id)
+    if backup.is_local and store.is_local:
+        local_paths.make_directories(folder, store.root)
     kept = tuple(_keep(backup, store, folder, entry.path) for entry in inputs)
     coming = tuple(
         BackupFile(output.final, _size(store, store.path(output.staged))) for output in outputs
@@ -159,6 +162,7 @@ def copy_file(source: Store, path: str, target: Store, copy: str, *, link: bool 
     if source.is_local and target.is_local:
         if not (link and _linked(path, copy)):
             shutil.copy2(path, copy)
+            source.copy_permissions(path, copy, is_copy=True)
             target.make_durable(copy)
         target.sync_directory(copy.rpartition("/")[0])
     elif source.fs == target.fs:

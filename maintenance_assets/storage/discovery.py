@@ -21,7 +21,8 @@ DATA_SUFFIX = ".parquet"
 LAKEHOUSE_MARK = "_lakehouse"
 """The directory that says which catalog a dataset belongs to."""
 _FORMAT_MARKS = {
-    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...))",
+    LAKEHOUSE_MARK: "a dataset of a lakehouse catalog (use Lakehouse(...).dataset(...), or "
+    "--catalog in a shell)",
     "_delta_log": "a Delta table",
     ".hoodie": "a Hudi table",
     "_spark_metadata": "the sink of a Spark stream, which lists its files itself",
@@ -49,7 +50,18 @@ def discover(
     `known` are files as an earlier discovery of the same kind found them, by path: of those that
     are still the same the footers are not read again.
     """
-    listing = list_dataset(store)
+    return read_listed(store, list_dataset(store), partition_filter, on_progress, ranges_of, known)
+
+
+def read_listed(
+    store: Store,
+    listing: Listing,
+    partition_filter: PartitionFilter | None = None,
+    on_progress: ProgressCallback | None = None,
+    ranges_of: Sequence[str] = (),
+    known: Mapping[str, DataFile] | None = None,
+) -> Snapshot:
+    """What `discover` finds, of a dataset that has been listed already."""
     chosen = select(store, listing.data, partition_filter)
     files = read_footers(store, chosen, on_progress, ranges_of, known)
     summaries = (*listing.metadata_files, *summaries_above(store))
@@ -102,7 +114,7 @@ def _require_directory(store: Store, exists: bool, is_directory: bool) -> None:
 def _walk_local(store: Store, folder: str) -> Iterator[Listed]:
     with _entries_of(store, folder) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            _refuse_format(store, entry.name, entry.path)
+            refuse_format(store, entry.name, entry.path)
             hidden = entry.name.startswith(("_", "."))
             if entry.is_symlink() and not hidden:
                 raise UnsupportedDatasetError(
@@ -141,7 +153,7 @@ def _sort_out(store: Store, entries: Iterable[Listed]) -> Listing:
     for entry in entries:
         segments = store.relative(entry.path).split("/")
         for segment in segments[:-1]:
-            _refuse_format(store, segment, entry.path)
+            refuse_format(store, segment, entry.path)
         _refuse_iceberg(store, segments, entry.path)
         hidden = [segment for segment in segments if segment.startswith(("_", "."))]
         if segments[-1] == "_metadata" and len(hidden) == 1:
@@ -160,7 +172,8 @@ def _require_version(store: Store, entry: Listed) -> None:
         )
 
 
-def _refuse_format(store: Store, name: str, path: str) -> None:
+def refuse_format(store: Store, name: str, path: str) -> None:
+    """Raise if a folder of this name says that another tool owns what is around it."""
     if name in _FORMAT_MARKS:
         raise UnsupportedDatasetError(
             f"'{store.shown}' holds or lies in {_FORMAT_MARKS[name]} ('{name}' at '{path}'). "
@@ -185,10 +198,22 @@ def refuse_formats_above(store: Store) -> None:
         for name in _FORMAT_MARKS:
             mark = f"{folder}/{name}"
             if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
-                _refuse_format(store, name, mark)
+                refuse_format(store, name, mark)
         for name in _names(store, f"{folder}/metadata"):
             _refuse_iceberg(store, ["metadata", name], f"{folder}/metadata/{name}")
         folder = posixpath.dirname(folder)
+
+
+def refuse_adopted(store: Store) -> None:
+    """Raise if a catalog owns the directory, or the dataset that it is a partition of."""
+    folder, name = posixpath.split(store.root)
+    marks = [store.path(LAKEHOUSE_MARK)]
+    while "=" in name:  # a partition is adopted with its dataset
+        marks.append(f"{folder}/{LAKEHOUSE_MARK}")
+        folder, name = posixpath.split(folder)
+    for mark in marks:
+        if os.path.isdir(mark) if store.is_local else _is_directory(store, mark):
+            refuse_format(store, LAKEHOUSE_MARK, mark)
 
 
 def summaries_above(store: Store) -> list[str]:

@@ -144,15 +144,18 @@ class Store:
         else:
             self.forget(path)
 
-    def copy_permissions(self, source: str, target: str) -> None:
-        """Give an output mode, owner and group of an input, or at least readers the same rights."""
+    def copy_permissions(self, source: str, target: str, *, is_copy: bool = False) -> None:
+        """Give an output mode, owner and group of an input, or at least readers the same rights.
+
+        With `is_copy` the input stays where it is, and nobody loses access to anything.
+        """
         if not self.is_local:
             return
         with contextlib.suppress(FileNotFoundError):  # publishing will find the conflict
             status = os.stat(source)
             kept = local_paths.give_owner(target, status)
             os.chmod(target, stat.S_IMODE(status.st_mode))
-            if not kept and not _can_all_read(status, os.stat(target)):
+            if not kept and not is_copy and not _can_all_read(status, os.stat(target)):
                 raise PermissionError(
                     f"the owner or group of '{source}' could not be kept and would lose access"
                 )
@@ -161,6 +164,12 @@ class Store:
         """Make a directory where the file system has such a thing."""
         if self.is_local:
             os.makedirs(path, exist_ok=True)
+
+    def make_partition(self, path: str) -> None:
+        """Make a directory of the dataset; who may use the root may use it, too."""
+        if self.is_local:
+            os.makedirs(self.root, exist_ok=True)
+            local_paths.make_directories(path, self.root)
 
     def write_durably(self, path: str, content: bytes) -> None:
         """Replace a small file at once: a reader sees the old or the new bytes, never half."""
@@ -411,6 +420,9 @@ def _delete_local_tree(path: str) -> None:
 
 
 def _delete_what_is_in(path: str) -> None:
+    if os.path.islink(path):  # what it leads to is not ours
+        os.unlink(path)
+        return
     for folder, folders, names in os.walk(path, topdown=False):
         for name in names:
             with contextlib.suppress(FileNotFoundError):

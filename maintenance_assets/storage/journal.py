@@ -1,11 +1,13 @@
 """The journal: what a run is about to publish, written before it does and deleted last."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Literal
 
 from maintenance_assets.errors import RecoveryError
+from maintenance_assets.storage import local_paths
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.lease import WORK_DIRECTORY
 
@@ -112,7 +114,9 @@ def read_journal(store: Store, run_id: str) -> Journal | None:
         if fields.pop("format") != FORMAT:
             raise ValueError("it was written by another version of this package")
         groups = tuple(_group(group) for group in fields.pop("groups"))
-        return Journal(groups=groups, discarded=tuple(fields.pop("discarded")), **fields)
+        journal = Journal(groups=groups, discarded=tuple(fields.pop("discarded")), **fields)
+        _refuse_leaving(store, journal, run_id)
+        return journal
     except (ValueError, TypeError, KeyError) as error:
         raise RecoveryError(
             f"The journal '{path}' cannot be read: {error}. Nothing was changed. Recover with the "
@@ -126,3 +130,28 @@ def _group(fields: dict[str, list[dict[str, str]] | str]) -> GroupEntry:
         inputs=tuple(InputEntry(**entry) for entry in fields["inputs"]),  # type: ignore[arg-type]
         outputs=tuple(OutputEntry(**entry) for entry in fields["outputs"]),  # type: ignore[arg-type]
     )
+
+
+def _refuse_leaving(store: Store, journal: Journal, run_id: str) -> None:
+    """A journal is a file that others could have written to, and what it names is deleted."""
+    if journal.run_id != run_id:
+        raise ValueError(f"it is of run {journal.run_id!r}")
+    folders = dict.fromkeys([run_directory(run_id)])
+    for path in _paths(journal):
+        if not isinstance(path, str) or any(part in ("", ".", "..") for part in path.split("/")):
+            raise ValueError(f"{path!r} is not a path below the dataset")
+        folders[path.rpartition("/")[0]] = None
+    linked = local_paths.linked_folder(store.root, folders) if store.is_local else None
+    if linked is not None:
+        raise ValueError(f"'{linked}' is behind a symbolic link")
+
+
+def _paths(journal: Journal) -> Iterator[str]:
+    yield from journal.discarded
+    for group in journal.groups:
+        if group.directory:
+            yield f"{group.directory}/x"
+        yield from (entry.path for entry in group.inputs)
+        for output in group.outputs:
+            yield output.staged
+            yield output.final

@@ -17,7 +17,8 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
-from maintenance_assets.errors import LeaseHeldError, LeaseLostError
+from maintenance_assets.errors import LeaseHeldError, LeaseLostError, UnsupportedDatasetError
+from maintenance_assets.storage import local_paths
 from maintenance_assets.storage.filesystems import Store
 
 logger = logging.getLogger(__name__)
@@ -115,6 +116,7 @@ class Lease:
         return True
 
     def _acquire(self) -> None:
+        self._refuse_link()
         for attempt in range(_ATTEMPTS):
             self._renew()
             try:
@@ -132,6 +134,16 @@ class Lease:
             f"'{self._store.shown}' is being maintained by another process: {holder.describe()}. "
             "Nothing was changed; try again when it has ended."
         )
+
+    def _refuse_link(self) -> None:
+        """What is in there is moved and deleted: it must be in the dataset."""
+        if not self._store.is_local:
+            return
+        linked = local_paths.linked_folder(self._store.root, (LEASES,))
+        if linked is not None:
+            raise UnsupportedDatasetError(
+                f"'{linked}' is behind a symbolic link. Nothing was touched: remove the link"
+            )
 
     def _renew(self) -> None:
         holder = Holder.this_process(self._run_id, self._operation, time.time())

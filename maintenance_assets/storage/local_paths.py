@@ -3,7 +3,7 @@
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 
 def inode(path: str) -> int | None:
@@ -41,6 +41,27 @@ def give_owner(path: str, owner: os.stat_result) -> bool:
             break
     status = os.stat(path)
     return (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid)
+
+
+def make_directories(path: str, model: str) -> None:
+    """Make a directory and those above it; new ones get owner and rights of another."""
+    if os.path.isdir(path):
+        return
+    make_directories(os.path.dirname(path), model)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+        status = os.stat(model)
+        give_owner(path, status)
+        os.chmod(path, stat.S_IMODE(status.st_mode))
+
+
+def linked_folder(root: str, folders: Iterable[str]) -> str | None:
+    """The first of these directories below a root that a symbolic link leads away from there."""
+    for folder in folders:
+        path = f"{root}/{folder}" if folder else root
+        if os.path.realpath(path) != path:
+            return path
+    return None
 
 
 Mounted = frozenset[tuple[str, str]]

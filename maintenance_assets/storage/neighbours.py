@@ -1,10 +1,15 @@
-"""Other datasets that share files with this one: a directory above or below its root."""
+"""Other datasets that share files with this one: at its root, or a directory above or below it."""
 
 import os
 import posixpath
 from collections.abc import Iterator
 
 from maintenance_assets.errors import LeaseHeldError, RecoveryError
+from maintenance_assets.storage.discovery import (
+    LAKEHOUSE_MARK,
+    refuse_format,
+    refuse_formats_above,
+)
 from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import JOURNAL_NAME
 from maintenance_assets.storage.lease import LEASES, WORK_DIRECTORY, holders_in
@@ -14,8 +19,11 @@ from maintenance_assets.storage.local_paths import raise_unless_gone
 def refuse_busy_neighbours(store: Store) -> None:
     """Raise if a dataset above or below is being maintained, or was left in the middle of it.
 
-    Call it while holding the lease: whoever comes second to look sees the other one's lease.
+    Also if a catalog owns any of these directories by now: it may have adopted files that were
+    listed before. Call it while holding the lease: whoever comes second to look sees the other
+    one's lease, or the mark that the other has left.
     """
+    refuse_formats_above(store)
     for root in {*_roots_above(store), *_roots_below(store)}:
         holders = holders_in(store, f"{root}/{LEASES}")
         if holders:
@@ -50,14 +58,25 @@ def _has_work(store: Store, folder: str) -> bool:
 
 
 def _roots_below(store: Store) -> Iterator[str]:
-    mark = f"/{WORK_DIRECTORY}"
+    for root, name in _own_folders(store):
+        if name == LAKEHOUSE_MARK:
+            refuse_format(store, name, f"{root}/{name}")
+        if root != store.root:
+            yield root
+
+
+def _own_folders(store: Store) -> Iterator[tuple[str, str]]:
+    """Folders of ours at and below the root: where, and which."""
     if store.is_local:
         for folder, folders, _ in os.walk(store.root, onerror=raise_unless_gone):
-            if WORK_DIRECTORY in folders and folder != store.root:
-                yield folder
+            yield from ((folder, name) for name in folders if name in _OWN)
             folders[:] = [name for name in folders if not name.startswith(("_", "."))]
         return
     for listed in store.find(store.root):
-        root, found, _ = listed.path.partition(f"{mark}/")
-        if found and root != store.root:
-            yield root
+        for name in _OWN:
+            root, found, _ = listed.path.partition(f"/{name}/")
+            if found:
+                yield root, name
+
+
+_OWN = (WORK_DIRECTORY, LAKEHOUSE_MARK)

@@ -207,7 +207,7 @@ class _ConflictError(Exception):
 
 
 def _show(store: Store, journal: Journal, unit: str, mounted: local_paths.Mounted) -> PublishMode:
-    store.make_directory(store.path(unit))
+    store.make_partition(store.path(unit))
     free = store.is_local and not local_paths.is_mounted(store.path(unit), mounted)
     if free and _all_staged(store, journal, unit) and _try_swap(store, journal, unit):
         return "exchange"
@@ -252,7 +252,7 @@ def _require_deletable(store: Store, groups: Sequence[GroupEntry]) -> None:
 
 def _move_outputs(store: Store, groups: Sequence[GroupEntry]) -> None:
     for group in groups:
-        store.make_directory(store.path(group.directory))
+        store.make_partition(store.path(group.directory))
         for output in group.outputs:
             final = store.path(output.final)
             if store.exists(store.path(output.staged)) or not store.exists(final):

@@ -18,8 +18,15 @@ from maintenance_assets.storage.finishing import (
     take_back,
     was_exchanged,
 )
-from maintenance_assets.storage.journal import GroupEntry, Journal, read_journal, write_journal
+from maintenance_assets.storage.journal import (
+    GroupEntry,
+    Journal,
+    read_journal,
+    run_directory,
+    write_journal,
+)
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
+from maintenance_assets.storage.local_paths import linked_folder
 from maintenance_assets.storage.publish import make_visible
 
 logger = logging.getLogger(__name__)
@@ -37,6 +44,11 @@ def recover_runs(store: Store, lease: Lease, besides: str = "") -> tuple[str, ..
 def recover_run(store: Store, lease: Lease, run_id: str) -> str:
     """Resolve one run; what was done, in words."""
     lease.ensure_held()
+    if store.is_local and linked_folder(store.root, (run_directory(run_id),)):
+        raise RecoveryError(
+            f"'{store.path(run_directory(run_id))}' is a symbolic link. Nothing was touched: "
+            "remove the link"
+        )
     journal = read_journal(store, run_id)
     if journal is None:
         clean_run(store, run_id)

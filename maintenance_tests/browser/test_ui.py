@@ -102,7 +102,7 @@ def turn_the_sensor_on(page: Page, address: str) -> None:
     ticks = page.get_by_role("button", name="0 runs requested")
     expect(ticks.first).to_be_visible(timeout=SLOW_MS)
     ticks.first.click()
-    reason = f"{len(FILES)} partition(s) looked at: {len(FILES)} x too little to gain"
+    reason = f"{len(FILES)} partition(s) looked at: {len(FILES)} x fewer than min_gain 1000"
     expect(page.get_by_text(reason).first).to_be_visible()
     page.wait_for_timeout(500)  # the dialog fades in
     page.screenshot(path=SCREENSHOTS / "sensor.png")

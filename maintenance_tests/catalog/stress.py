@@ -91,9 +91,10 @@ LEASE = timedelta(seconds=2)
 
 
 def work_until_killed(uri: str, root: str, seed: int, acknowledged: Any) -> None:
-    """Append, compact and delete at random; every acknowledged append is told to the parent."""
+    """Append, compact, update and vacuum at random; every acknowledged append is told."""
     dice = random.Random(seed)
-    dataset = open_dataset(uri, root, LEASE)
+    house = Lakehouse(uri, root, lease=LEASE)
+    dataset = house.dataset(NAME)
     number = 0
     while True:
         step = dice.random()
@@ -105,8 +106,10 @@ def work_until_killed(uri: str, root: str, seed: int, acknowledged: Any) -> None
                 acknowledged.send(row)
             elif step < 0.9:
                 dataset.compact()
-            else:
+            elif step < 0.95:
                 dataset.update("id < 0", {"writer": 0})
+            else:
+                _vacuum(house)
         except LeaseLostError:
             continue  # a machine that is busy enough: nothing was committed
         except MaintenanceError as error:

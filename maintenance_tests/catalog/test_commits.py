@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, event, select
 from sqlalchemy.exc import OperationalError
 
 from maintenance_assets import (
@@ -21,6 +21,7 @@ from maintenance_assets import (
     SchemaMismatchError,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_assets.catalog import tables
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
 from maintenance_assets.operations.lake_session import LakeSession
@@ -117,8 +118,8 @@ def test_a_change_of_rows_sees_rows_that_came_meanwhile(small: Lakehouse) -> Non
     appended = []
 
     @contextmanager
-    def interfering(self: LakeSession, state: Any, operation: str, txn_id: Any = None) -> Any:
-        with original(self, state, operation, txn_id) as transaction:
+    def interfering(self: LakeSession, state: Any, operation: str, *rest: Any) -> Any:
+        with original(self, state, operation, *rest) as transaction:
             if operation == "update" and not done.is_set():
                 done.set()
                 appended.append(dataset.append({"id": [5]}).version)
@@ -172,6 +173,48 @@ def test_the_same_transaction_id_commits_once(house: Lakehouse) -> None:
     assert (first.version, first.committed_before) == (1, False)
     assert (again.version, again.committed_before, again.rows) == (1, True, 1)
     assert (ids(dataset), on_disk(dataset)) == ([1], 1)
+
+
+@pytest.mark.parametrize("txn_id", ["../..", ".", "/", "a/../../..", "x" * 300, "é\n'"])
+def test_a_transaction_id_may_be_any_text(small: Lakehouse, txn_id: str) -> None:
+    """A failed write and a recovery clean up after it, and after nothing else."""
+    dataset = numbers(small, 1)
+    with pytest.raises(SchemaMismatchError):
+        dataset.append({"id": ["x"]}, txn_id=txn_id)
+    session = LakeSession.open(f"sqlite:///{small._session.database.url.database}", None, NOW)
+    state = session.reader.dataset("numbers")
+    session.writer.begin(state.dataset_id, "append", txn_id, "me")
+    assert [given.txn_id for given in small.recover()["numbers"]] == [txn_id]
+    assert (ids(dataset), on_disk(dataset)) == ([0], 1)
+    assert dataset.append({"id": [1]}, txn_id=txn_id).version == 2
+    assert small.fsck().problems == ()
+
+
+def test_a_transaction_id_belongs_to_one_operation(small: Lakehouse) -> None:
+    dataset = numbers(small)
+    dataset.append({"id": [1]}, txn_id="load")
+    with pytest.raises(CatalogError, match="'load' is that of a append, which is version 1"):
+        dataset.overwrite({"id": [2]}, txn_id="load")
+    assert ids(dataset) == [1]
+
+
+def test_a_commit_that_is_carried_out_twice_is_one_version(small: Lakehouse) -> None:
+    """Closing the connection may fail after the commit: the transaction is then tried again."""
+    dataset = numbers(small)
+    database = small._session.database
+    once = iter([True])
+
+    def twice(work: Any) -> Any:
+        result = Database.write(database, work)
+        if getattr(result, "version", 0) and next(once, False):
+            return Database.write(database, work)
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(database, "write", twice)
+        assert dataset.append({"id": [1]}).version == 1
+    assert next(once, None) is None
+    assert (ids(dataset), on_disk(dataset), dataset.version) == ([1], 1, 1)
 
 
 def test_a_writer_that_pauses_for_too_long_cannot_commit(catalog_uri: str, tmp_path: Path) -> None:
@@ -361,3 +404,24 @@ def test_a_conflict_is_an_error_that_says_what_happened(small: Lakehouse) -> Non
         removed = tuple(file.file_id for file in dataset.files())
         dataset.compact()
         transaction.commit(Change("delete", removed=removed, reads="removed"))
+
+
+def test_the_path_of_a_first_file_is_recorded_before_it_is_written(house: Lakehouse) -> None:
+    dataset = house.create_dataset("plain", {"id": "int64"})
+    session = house._session
+    state = session.reader.dataset("plain")
+    query = select(tables.transaction_file.c.path)
+
+    def recorded() -> list[str]:
+        return list(session.database.read(lambda c: c.execute(query).scalars().all()))
+
+    with pytest.raises(ZeroDivisionError), session.transaction(state, "append", "x", [""]) as open_:
+        (intent,) = recorded()
+        assert open_.stage("") == open_.store.path(intent)
+        assert recorded() == [intent]
+        raise ZeroDivisionError
+    assert recorded() == []
+    assert dataset.append({"id": [1]}, txn_id="y").version == 1
+    assert dataset.append({"id": [1]}, txn_id="y").version == 1
+    assert recorded() == []
+    assert dataset.read().num_rows == 1

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,33 @@ def test_an_error_inside_a_transaction_undoes_all_of_it(catalog_uri: str) -> Non
         database.write(work)
     query = select(tables.catalog.c.value)
     assert "changed" not in database.read(lambda c: c.execute(query).scalars().all())
+
+
+def test_threads_wait_for_a_connection_of_the_pool(postgres: str) -> None:
+    """As many threads as the pool has connections, and one more."""
+    from maintenance_tests.catalog.conftest import new_database
+
+    database = Database(new_database(postgres))
+    pool: Any = database._engine.pool
+    pool._timeout = 0.05
+    held = [database._engine.connect() for _ in range(pool.size() + pool._max_overflow)]
+    threading.Timer(0.3, held[0].close).start()
+    assert database.read(lambda connection: 1) == 1
+    for connection in held[1:]:
+        connection.close()
+    database.close()
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "postgresql://me:{}@host:port/lake",
+        "mysql://me:{}@host/lake",
+        "mysql://me:p@{}@host/lake?password={}",
+        "sqlite:/me:{}",
+    ],
+)
+def test_an_address_that_is_refused_does_not_show_its_password(uri: str) -> None:
+    with pytest.raises(ValueError, match="catalog_uri must be") as caught:
+        Database(uri.format(*["s3cr3t"] * 2))
+    assert "s3cr3t" not in f"{caught.value}{caught.value.__cause__}"

@@ -1,6 +1,7 @@
 """Directories are adopted and given back, and no spelling of a path leads vacuum to a live file."""
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -50,16 +51,23 @@ def test_a_directory_is_adopted_as_it_is_and_given_back(house: Lakehouse, tmp_pa
         (2, "00"),
     ]
     dataset.append({"id": [5], "day": ["00"]})
-    assert dataset.compact().to_dict()["after_file_count"] == 2
+    # What was appended holds the day itself: merged with what does not, that would lose its day.
+    assert dataset.compact().to_dict()["after_file_count"] == 3
+    dataset.optimize(["id"])
+    assert ids(dataset, where="day = '00'") == [0, 1, 2, 5]
+    assert sorted(dataset.to_duckdb().filter("day = '00'").fetchall()) == [
+        (id_, "00") for id_ in (0, 1, 2, 5)
+    ]
     assert {name: before[name] for name in before} == {
         name: value for name, value in Lake(str(root)).tree().items() if name in before
     }
     house.unregister("plain")
     assert house.datasets() == ()
     assert sorted(path.name for path in root.iterdir()) == ["day=00", "day=01"]
-    assert len(list(root.rglob("*.parquet"))) == 2
-    assert pq.read_table(root, partitioning=None).num_rows == 7
-    assert compact(root).stats.after_file_count == 2
+    assert len(list(root.rglob("*.parquet"))) == 3
+    found = pq.read_table(root, partitioning="hive").to_pydict()
+    assert sorted(zip(found["id"], found["day"], strict=True))[2:5] == [(2, 0), (5, 0), (10, 1)]
+    assert compact(root).stats.after_file_count == 3
 
 
 def test_foreign_files_are_read_by_name_whatever_ids_they_have(
@@ -126,6 +134,45 @@ def test_vacuum_refuses_a_directory_that_is_not_the_one_it_knows(
     small.recover()
     assert clean(small) == 1
     assert ids(dataset) == [2]
+
+
+def test_a_copy_of_a_catalog_deletes_nothing_that_the_other_needs(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    dataset = small.create_dataset("d", data={"id": [1]})
+    dataset.append({"id": [2]})
+    small.close()
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        copy.dataset("d").compact()
+        copy.expire_snapshots(NOW)
+        with pytest.raises(CatalogError, match=r"copied or moved\. Nothing was deleted"):
+            copy.vacuum(NOW, dry_run=False, force=True)
+        with pytest.raises(CatalogError, match="copied or moved"):
+            copy.unregister("d")
+        assert ids(dataset) == [1, 2]
+    (tmp_path / "catalog.db").rename(tmp_path / "renamed.db")
+    with Lakehouse(f"sqlite:///{tmp_path}/renamed.db") as renamed:
+        renamed.dataset("d").compact()
+        assert clean(renamed) == 2
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        copy.recover()
+        with pytest.raises(CatalogError, match="copied or moved"):
+            copy.vacuum(NOW, dry_run=False, force=True)
+        copy.recover(moved=True)
+        assert copy.vacuum(NOW, dry_run=False, force=True)[0].dataset == "d"
+    with (
+        Lakehouse(f"sqlite:///{tmp_path}/renamed.db") as renamed,
+        pytest.raises(CatalogError, match="copied or moved"),
+    ):
+        renamed.vacuum(NOW, dry_run=False, force=True)
+
+
+def test_a_database_is_told_from_others_on_every_server(catalog_uri: str, tmp_path: Path) -> None:
+    with Lakehouse(catalog_uri, tmp_path / "lake") as house:
+        house.create_dataset("d", data={"id": [1]}).overwrite({"id": [2]})
+    with Lakehouse(catalog_uri, tmp_path / "lake") as again:
+        assert clean(again) == 1
 
 
 @pytest.mark.parametrize("spelling", ["{}//", "{}/.", "file://{}", "./{}", "{}/x/..", "link"])

@@ -82,6 +82,34 @@ def test_other_libraries_see_the_same_rows(numbers: LakeDataset) -> None:
     assert con.sql("SELECT sum(id) FROM numbers").fetchall() == [(45,)]
 
 
+def test_other_libraries_see_the_version_of_a_tag_or_a_moment(numbers: LakeDataset) -> None:
+    numbers.tag("first", 1)
+    moment = next(commit.committed_at for commit in numbers.history() if commit.version == 2)
+    for asked, rows in (({"tag": "first"}, 10), ({"as_of": moment}, 20), ({"version": 3}, 30)):
+        assert len(numbers.to_duckdb(**asked).fetchall()) == rows
+        assert numbers.to_polars(**asked).collect().height == rows
+        assert numbers.to_datafusion(datafusion.SessionContext(), **asked).count() == rows
+        assert numbers.to_daft(**asked).count_rows() == rows
+        assert numbers.to_arrow_dataset(**asked).count_rows() == rows
+
+
+class Stream:
+    """Nothing but an Arrow C stream."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def test_any_arrow_stream_can_be_written(small: Lakehouse) -> None:
+    dataset = small.create_dataset("d", data=Stream(pa.table({"id": [1]})))
+    dataset.append(Stream(pa.table({"id": [2]})))
+    dataset.upsert(Stream(pa.table({"id": [2, 3]})), ["id"])
+    assert sorted(dataset.read().column("id").to_pylist()) == [1, 2, 3]
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("servers")
 def test_spark_reads_and_is_read(small: Lakehouse, spark: Any) -> None:

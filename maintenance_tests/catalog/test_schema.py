@@ -233,3 +233,43 @@ def test_text_of_polars_and_pandas_fits_a_column_of_text(small: Lakehouse) -> No
     ]
     with pytest.raises(ValueError, match="data must be"):
         dataset.append("people.csv")
+
+
+def test_columns_of_adopted_files_that_the_dataset_lacks_stay_unseen(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    root = tmp_path / "wide"
+    root.mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"id": [number], "x": [100]}), root / f"{number}.parquet")
+    dataset = small.register("wide", root, schema=pa.schema([("id", pa.int64())]))
+    dataset.add_column("x", pa.int64())
+    dataset.append({"id": [2], "x": [2]})
+    dataset.append({"id": [3], "x": [3]})
+    assert [row["x"] for row in rows(dataset)] == [None, None, 2, 3]
+    assert dataset.compact().to_dict()["after_file_count"] == 2
+    assert [row["x"] for row in rows(dataset)] == [None, None, 2, 3]
+    assert dataset.read(where="x = 100").num_rows == 0
+
+
+def test_rows_are_clustered_by_columns_under_their_names_of_today(small: Lakehouse) -> None:
+    dataset = small.create_dataset("d", data={"id": [3, 1], "gone": [1, 2]})
+    dataset.rename_column("id", "n")
+    dataset.append({"n": [2, 0], "gone": [1, 2]})
+    dataset.drop_column("gone")
+    done = dataset.optimize(["n"])
+    assert done.to_dict()["zorder_columns"] == ["n"]
+    for file in dataset.files():
+        values = pq.read_table(Path(dataset.path) / file.path).column(0).to_pylist()
+        assert values == sorted(values)
+    assert sorted(dataset.read().column("n").to_pylist()) == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match=r"Missing z-order columns: gone\. Available columns: n"):
+        dataset.optimize(["gone"])
+
+
+def test_views_are_stored_as_the_values_that_they_show(small: Lakehouse) -> None:
+    text = pa.array(["a", None], pa.string_view())
+    dataset = small.create_dataset("views", pa.schema([("s", pa.string_view())]))
+    dataset.append(pa.table({"s": text, "b": pa.array([b"x", None], pa.binary_view())}))
+    assert dataset.schema() == pa.schema([("s", pa.string()), ("b", pa.binary())])
+    assert dataset.read().to_pydict() == {"s": ["a", None], "b": [b"x", None]}

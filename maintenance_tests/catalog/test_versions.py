@@ -15,6 +15,8 @@ from maintenance_assets import (
     compact,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_assets.catalog.writer import CatalogWriter
+from maintenance_assets.operations.lake_scan import plan_scan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("price", pa.float64())])
 NOW = timedelta(0)
@@ -120,6 +122,7 @@ def test_restore_is_a_new_version_with_the_columns_of_then(house: Lakehouse) -> 
         {"id": 0, "day": "a", "price": 0.0},
         {"id": 1, "day": "a", "price": 0.5},
     ]
+    assert dict(dataset.history()[0].summary) == {"restored_version": 2}
     assert ids(dataset.read(version=4)) == [7]
     assert house.fsck().problems == ()
 
@@ -254,3 +257,42 @@ def test_names_and_places_are_checked(house: Lakehouse, tmp_path: Path) -> None:
 def test_uris_that_are_no_catalog_are_refused(uri: object) -> None:
     with pytest.raises(ValueError, match="catalog_uri"):
         Lakehouse(uri)  # type: ignore[arg-type]
+
+
+def test_a_version_that_was_vacuumed_under_a_reader_is_not_read_as_empty(house: Lakehouse) -> None:
+    dataset = trades(house, 3)
+    session = house._session
+    seen = session.reader.dataset("trades")
+    dataset.compact()
+    house.expire_snapshots(NOW)
+    vacuum_all(house)
+    with pytest.raises(CatalogError, match="Version 3 has expired"):
+        plan_scan(session, seen, seen.head)
+    with pytest.raises(CatalogError, match="Version 3 has expired"):
+        plan_scan(session, seen, seen.head, "id = 1")
+    states = iter([seen])
+    with pytest.MonkeyPatch.context() as patch:
+        original = type(session.reader).dataset
+        patch.setattr(
+            type(session.reader), "dataset", lambda self, n: next(states, None) or original(self, n)
+        )
+        assert ids(dataset.read()) == [0, 1, 2]
+
+
+def test_a_clock_that_is_behind_makes_nothing_look_old(house: Lakehouse) -> None:
+    dataset = trades(house, 2)
+    session = house._session
+    late = CatalogWriter(session.database, clock=lambda: 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(session.writer), "_commit", lambda _, *given: commit_with(late, *given))
+        dataset.overwrite({"id": [7], "day": ["a"], "price": [1.0]})
+    newest, before, *_ = dataset.history()
+    assert newest.committed_at > before.committed_at
+    week = timedelta(days=7)
+    assert house.expire_snapshots(week) == {"trades": ()}
+    house.expire_snapshots(NOW)
+    assert [len(r.files) for r in house.vacuum(week)] == [0]
+    assert [len(r.files) for r in house.vacuum(NOW)] == [2]
+
+
+commit_with = CatalogWriter._commit

@@ -29,7 +29,9 @@ def completions(*words: str) -> list[str]:
     [
         (("",), []),
         (("comp",), ["compact", "completion"]),
-        (("datasets", ""), ["check"]),
+        (("datasets", ""), ["check", "list"]),
+        (("vacuum", "--de"), ["--debug", "--delete"]),
+        (("fsck", "--cat"), ["--catalog"]),
         (("datasets", "check", "--op"), ["--open"]),
         (("compact", "--eng"), ["--engine"]),
         (("compact", "lake", "--dry"), ["--dry-run"]),

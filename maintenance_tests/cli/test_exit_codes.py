@@ -155,6 +155,8 @@ def test_errors_by_what_the_caller_can_do(error: Exception, code: Exit) -> None:
 def test_messages_are_unfolded() -> None:
     pointing = ValueError("Unknown column 'pric'\n  id > 3 and pric > 2\n             ^^^^")
     assert one_line(pointing) == "Unknown column 'pric' (at 'pric' in: id > 3 and pric > 2)"
+    cut_short = ValueError("Expected a value\n  id >\n      ^")
+    assert one_line(cut_short) == "Expected a value (at the end of: id >)"
     assert one_line(ValueError("a\n\n  b")) == "a b"
     assert one_line(OSError("disk\nfull")) == "OSError: disk full (--debug shows the trace)"
     assert one_line(MemoryError()) == "MemoryError: MemoryError (--debug shows the trace)"

@@ -1,7 +1,9 @@
 """The package as it is shipped: built, installed elsewhere, and used from there."""
 
+import email
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,8 +19,15 @@ import maintenance_assets
 from maintenance_tests.datasets import Lake, one_row_files
 
 PROJECT = Path(maintenance_assets.__file__).parents[1]
-SOURCES = ("maintenance_assets", "maintenance_tests", "examples")
-PAGES = ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md")
+SOURCES = ("maintenance_assets", "maintenance_tests", "examples", "docs")
+PAGES = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "dagster.yaml",
+)
 
 pytestmark = pytest.mark.skipif(
     not (PROJECT / "pyproject.toml").exists() or importlib.util.find_spec("hatchling") is None,
@@ -107,12 +116,39 @@ def test_the_wheel_offers_the_command_and_the_component(wheel: Path) -> None:
     assert "maintenance_assets.orchestration.component" in text
 
 
+def test_the_metadata_says_what_is_needed_and_offered(wheel: Path) -> None:
+    (name,) = (n for n in zipfile.ZipFile(wheel).namelist() if n.endswith("/METADATA"))
+    found = email.message_from_bytes(zipfile.ZipFile(wheel).read(name))
+    assert (found["Name"], found["Version"]) == (
+        "maintenance-assets",
+        maintenance_assets.__version__,
+    )
+    assert (found["Requires-Python"], found["License-Expression"]) == (">=3.11", "Apache-2.0")
+    assert found["Description-Content-Type"] == "text/markdown"
+    assert "Typing :: Typed" in found.get_all("Classifier", [])
+    extras = {"s3", "gcs", "azure", "postgres", "java", "connect", "dev"}
+    assert set(found.get_all("Provides-Extra", [])) == extras
+    needed = {one.partition(">")[0] for one in found.get_all("Requires-Dist", []) if ";" not in one}
+    assert needed >= {"dagster", "dagster-pyspark", "duckdb", "fsspec", "polars", "pyarrow"}
+
+
+def test_the_version_is_semantic_and_the_changelog_knows_it() -> None:
+    version = maintenance_assets.__version__
+    assert re.fullmatch(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?", version)
+    headings = re.findall(r"^## \[(.+?)\]", (PROJECT / "CHANGELOG.md").read_text(), re.M)
+    # Before the first release all of it is unreleased; afterwards the newest is this one.
+    released = [heading for heading in headings if heading != "Unreleased"]
+    assert released[:1] in ([], [version])
+    assert len(headings) == len(set(headings))
+
+
 def test_the_source_distribution_can_be_tested(built: Path) -> None:
     (found,) = built.glob("*.tar.gz")
     with tarfile.open(found) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
     assert {"maintenance_assets/py.typed", "maintenance_tests/conftest.py"} <= names
+    assert {"docs/README.md", "docs/images/asset.png", "CONTRIBUTING.md", "dagster.yaml"} <= names
 
 
 def test_the_version_is_said_in_one_voice(wheel: Path, installed: Path, tmp_path: Path) -> None:

@@ -192,5 +192,23 @@ def test_a_wrong_options_file_is_named(tmp_path: Path, content: str) -> None:
 def test_yaml_cannot_build_objects(tmp_path: Path) -> None:
     file = tmp_path / "options.yaml"
     file.write_text("a: !!python/object/apply:os.getpid []")
-    with pytest.raises(ValueError, match="is neither JSON nor YAML"):
+    with pytest.raises(ValueError, match="is not YAML"):
         storage_options([], str(file), {})
+
+
+def test_a_few_lines_of_yaml_cannot_stand_for_billions_of_values(tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    file = tmp_path / "options.yaml"
+    for text in ("\n".join(lines), "a: &a [*a]", "[" * 5000):
+        file.write_text(text)
+        with pytest.raises(ValueError, match=r"stands for 200,000 values or more|too deeply"):
+            storage_options([], str(file), {})
+
+
+def test_broken_yaml_is_not_quoted(tmp_path: Path) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text(f"secret: {SECRET}: [\n")
+    with pytest.raises(ValueError, match=r"is not YAML: .* in line 1") as caught:
+        storage_options([], str(file), {})
+    assert "s3cr3t" not in str(caught.value)

@@ -12,6 +12,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from maintenance_assets import (
     IncompleteMaintenanceError,
+    Progress,
     delete,
     recover,
     repartition,
@@ -181,3 +182,21 @@ def test_text_of_polars_names_partitions_that_only_paths_have(local: Lake) -> No
     assert (result.stats.rows_updated, result.stats.rows_inserted) == (1, 1)
     assert local.column("v", "p=2") == ["x", "d"]
     assert local.column("id", "p=3") == [9]
+
+
+def test_new_data_is_fitted_anew_where_the_columns_changed_meanwhile(
+    local: Lake, engine: str
+) -> None:
+    local.write("a.parquet", {"id": pa.array([1, 2], pa.int32()), "v": [1, 2]})
+    replaced: list[Progress] = []
+
+    def replace_once(step: Progress) -> None:
+        if step.phase == "execute" and not replaced:
+            replaced.append(step)
+            local.write("a.parquet", {"id": [1.0, 7.5], "v": [0.5, 1.5], "w": ["x", "y"]})
+
+    new = {"id": [1, 2], "v": [10, 20]}
+    result = upsert(local.url, new, ["id"], engine=engine, on_progress=replace_once)
+    assert (result.stats.rows_updated, result.stats.rows_inserted) == (1, 1)
+    found = sorted(zip(local.column("id"), local.column("v"), local.column("w"), strict=True))
+    assert found == [(1.0, 10.0, "x"), (2.0, 20.0, None), (7.5, 1.5, "y")]

@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from maintenance_assets import compact
+from maintenance_assets import compact, optimize
 from maintenance_tests.datasets import Lake, one_row_files
 
 DAYS = ("day=1", "day=10", "day=11", "day=2")
@@ -145,6 +145,43 @@ OTHERS = {
     "day=1/part.parquet.tmp": b"half",
     "readme.md": b"# data",
 }
+
+
+def test_files_that_leave_a_key_to_the_path_stay_apart_from_those_that_hold_it(
+    engine: str, local: Lake
+) -> None:
+    for number in range(2):
+        local.write(f"day=1/path-{number}.parquet", {"id": [number]})
+        local.write(f"day=1/both-{number}.parquet", {"id": [10 + number], "day": ["1"]})
+    stats = local.compact(engine).stats
+    assert (stats.before_file_count, stats.after_file_count) == (4, 2)
+    tables = [local.open(name).read().to_pydict() for name in local.files("day=1")]
+    assert sorted(tables, key=lambda table: table["id"][0]) == [
+        {"id": [0, 1]},
+        {"id": [10, 11], "day": ["1", "1"]},
+    ]
+
+
+def test_clustering_keeps_them_apart_as_well_and_only_once(engine: str, local: Lake) -> None:
+    for number in range(2):
+        local.write(f"day=1/path-{number}.parquet", {"id": [3 - number, number]})
+        local.write(f"day=1/both-{number}.parquet", {"id": [13 - number], "day": ["1"]})
+    result = optimize(local.url, ["id"], engine=engine)
+    assert [(each.files, each.outputs, each.held) for each in result.decisions] == [
+        (2, 1, ()),
+        (2, 1, ("day",)),
+    ]
+    tables = [local.open(name).read().to_pydict() for name in local.files("day=1")]
+    assert sorted(tables, key=lambda table: table["id"][0]) == [
+        {"id": [0, 1, 2, 3]},
+        {"id": [12, 13], "day": ["1", "1"]},
+    ]
+    before = local.tree()
+    assert optimize(local.url, ["id"], engine=engine).stats.compacted_file_count == 0
+    local.write("day=1/new.parquet", {"id": [20], "day": ["1"]})
+    assert optimize(local.url, ["id"], engine=engine).stats.compacted_file_count == 2
+    kept = set(before.items()) & set(local.tree().items())
+    assert [local.open(name).read().to_pydict() for name, _ in kept] == [{"id": [0, 1, 2, 3]}]
 
 
 def test_what_is_not_data_stays_untouched(engine: str, lake: Lake) -> None:

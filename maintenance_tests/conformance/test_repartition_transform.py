@@ -199,6 +199,49 @@ def test_something_else_than_rows_is_refused(local: Lake, target: Lake) -> None:
         repartition(local.url, target.url, ["id"], transform_fn=lambda rows: rows.to_dict())
 
 
+def test_categories_and_seconds_of_a_function_get_types_that_are_read_back(
+    engine: str, local: Lake, target: Lake
+) -> None:
+    write_numbers(local)
+
+    def enriched(rows: pa.Table) -> pa.Table:
+        kinds = pa.array(["even", "odd"] * (rows.num_rows // 2), pa.large_string())
+        times = pa.array([0] * rows.num_rows, pa.timestamp("s"))
+        columns = {"kind": kinds.dictionary_encode(), "at": times}
+        return pa.table({**{name: rows.column(name) for name in rows.column_names}, **columns})
+
+    repartition(local.url, target.url, ["kind"], engine=engine, transform_fn=enriched)
+    found = target.read("kind=odd")
+    assert found.column("id").to_pylist() == list(range(1, 30, 2))
+    assert found.schema.field("kind").type == pa.dictionary(pa.int32(), pa.string())
+    assert found.schema.field("at").type == pa.timestamp("ms")
+
+
+def test_columns_of_a_function_that_parquet_cannot_hold_are_refused_by_name(
+    local: Lake, target: Lake
+) -> None:
+    write_numbers(local)
+
+    def intervals(rows: pa.Table) -> pa.Table:
+        type_ = pa.month_day_nano_interval()
+        return rows.append_column("every", pa.array([(1, 2, 3)] * rows.num_rows, type_))
+
+    def twice(rows: pa.Table) -> pa.Table:
+        return rows.append_column("id", rows.column("id"))
+
+    def huge(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.with_columns(pl.lit(2**100, dtype=pl.Int128).alias("huge"))
+
+    for function, message in (
+        (intervals, "column 'every' as month_day_nano_interval, which Parquet cannot hold"),
+        (twice, "the column 'id' more than once"),
+        (huge, "column 'huge' as Int128, for which Arrow has no type"),
+    ):
+        with pytest.raises(RewriteError, match=message):
+            repartition(local.url, target.url, ["id"], transform_fn=function)
+        assert not Path(target.url).exists()
+
+
 def test_partition_columns_that_the_function_does_not_make_are_named(
     local: Lake, target: Lake
 ) -> None:

@@ -161,6 +161,31 @@ def test_rows_move_where_the_path_alone_has_the_column(engine: str, local: Lake)
     assert {n for f in local.files() for n in local.open(f).schema_arrow.names} == {"id"}
 
 
+def test_a_column_of_nothing_but_null_takes_the_type_of_its_first_values(
+    engine: str, local: Lake
+) -> None:
+    local.write("a.parquet", {"id": [1, 2], "x": pa.nulls(2), "y": pa.nulls(2)})
+    local.write("b.parquet", {"id": [3], "x": pa.nulls(1), "y": pa.nulls(1)})
+    result = change(local, "id = 2", {"x": "b", "y": sql("id + 1")}, engine)
+    assert any("null becomes string" in note for note in result.notes)
+    assert rows(local, "id", "x", "y") == [(1, None, None), (2, "b", 3), (3, None, None)]
+    change(local, "x IS NULL AND id = 3", {"x": "c", "y": None}, engine)
+    assert rows(local, "id", "x", "y") == [(1, None, None), (2, "b", 3), (3, "c", None)]
+
+
+def test_a_file_outside_of_the_partitions_holds_their_column_itself(
+    engine: str, local: Lake
+) -> None:
+    local.write("1.parquet", {"id": [1, 2]})
+    local.write("month=01/1.parquet", {"id": [3, 4]})
+    result = change(local, "id IN (1, 3)", {"month": "02"}, engine)
+    assert result.stats.rows_updated == 2
+    held = [local.open(name).read().to_pydict() for name in local.files() if "/" not in name]
+    assert held == [{"id": [1, 2], "month": ["02", None]}]
+    assert local.column("id", "month=01") == [4]
+    assert local.read("month=02").to_pydict() == {"id": [3]}
+
+
 def test_rows_move_to_the_directory_that_has_their_value_already(local: Lake) -> None:
     for month in ("01", "02"):
         local.write(f"month={month}/1.parquet", {"id": [1, 2], "month": [int(month)] * 2})

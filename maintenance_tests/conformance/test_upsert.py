@@ -236,6 +236,17 @@ def test_partitions_of_the_path_alone(engine: str, local: Lake) -> None:
         merge(local, {"id": [1], "month": [1]}, ["id"], engine)
 
 
+def test_a_file_outside_of_the_partitions_holds_their_column_itself(
+    engine: str, local: Lake
+) -> None:
+    local.write("1.parquet", {"id": [1, 2]})
+    local.write("month=01/1.parquet", {"id": [3]})
+    assert counts(merge(local, {"id": [1], "month": ["02"]}, ["id"], engine)) == (0, 1, 0)
+    held = [local.open(name).read().to_pydict() for name in local.files() if "/" not in name]
+    assert held == [{"id": [1, 2], "month": ["02", None]}]
+    assert local.read("month=01").to_pydict() == {"id": [3]}
+
+
 def test_new_rows_go_to_directories_as_they_are_spelled(local: Lake) -> None:
     local.write("month=01/1.parquet", {"id": [1], "month": [1]})
     merge(local, {"id": [2, 3], "month": [1, 12]}, ["id"])
@@ -327,6 +338,74 @@ def test_new_columns_are_added(engine: str, local: Lake) -> None:
         {"id": 3, "text": None, "n": 2},
         {"id": 5, "text": None, "n": None},
     ]
+
+
+NO_SUCH_TYPE: list[tuple[Any, Any, Any]] = [
+    (pa.array([dt.datetime(2025, 1, 1)], pa.timestamp("s")), pa.timestamp("ms"), None),
+    (pa.array([dt.date(2025, 1, 1)], pa.date64()), pa.date32(), None),
+    (pa.array([dt.time(1, 2)], pa.time32("s")), pa.time32("ms"), None),
+    (pa.array([7]).dictionary_encode(), pa.int64(), None),
+    (
+        pl.Series(["x"], dtype=pl.Categorical).to_arrow(),
+        pa.dictionary(pa.uint32(), pa.string()),
+        None,
+    ),
+    (
+        pl.Series(["x"], dtype=pl.Enum(["y", "x"])).to_arrow(),
+        pa.dictionary(pa.uint8(), pa.string(), ordered=True),
+        pa.string(),
+    ),
+    (pa.RunEndEncodedArray.from_arrays(pa.array([1], pa.int32()), pa.array([7])), pa.int64(), None),
+]
+
+
+@pytest.mark.parametrize(
+    ("values", "made", "added"),
+    NO_SUCH_TYPE,
+    ids=[str(values.type) for values, _, _ in NO_SUCH_TYPE],
+)
+def test_new_columns_get_a_type_that_is_read_back(
+    local: Lake, values: Any, made: Any, added: Any
+) -> None:
+    new = pa.table({"id": pa.array([1]), "x": values})
+    merge(local, new, ["id"])
+    assert local.read().schema.field("x").type == made
+    assert [repr(row["x"]) for row in read(local)] == [repr(values.to_pylist()[0])]
+    other = local.below("other")
+    other.write("a.parquet", {"id": [1, 2]})
+    merge(other, new, ["id"])
+    assert other.read().schema.field("x").type == (added or made)
+    assert [repr(row["x"]) for row in read(other)] == [repr(values.to_pylist()[0]), "None"]
+
+
+def test_a_column_of_nothing_but_null_takes_the_type_of_its_first_values(
+    engine: str, local: Lake
+) -> None:
+    local.write("a.parquet", {"id": [1, 2], "x": pa.nulls(2)})
+    assert counts(merge(local, {"id": [2, 3], "x": ["b", "c"]}, ["id"], engine)) == (1, 1, 0)
+    assert [row["x"] for row in read(local)] == [None, "b", "c"]
+    assert {local.open(name).schema_arrow.field("x").type for name in local.files()} == {
+        pa.string()
+    }
+    local.write("other/a.parquet", {"id": [1], "x": pa.nulls(1)})
+    other = local.below("other")
+    assert counts(merge(other, {"id": [5], "x": [7]}, ["x"], engine)) == (1, 0, 0)
+    assert sorted(other.column("x"), key=repr) == [7, None]
+    assert counts(merge(other, {"id": [6], "x": pa.nulls(1)}, ["x"], engine)) == (0, 1, 0)
+    assert sorted(other.column("id")) == [5, 6]
+
+
+def test_new_columns_of_types_that_parquet_lacks_are_refused_by_name(local: Lake) -> None:
+    odd = {
+        "x": pa.array([(1, 2, 3)], pa.month_day_nano_interval()),
+        "y": pa.array([{}], pa.struct([])),
+    }
+    for name, values in odd.items():
+        with pytest.raises(ValueError, match=f"Column '{name}' .* which Parquet cannot hold"):
+            merge(local, pa.table({"id": pa.array([1]), name: values}), ["id"])
+    with pytest.raises(ValueError, match=r"Column 'x' .* would lose data"):
+        merge(local, pa.table({"id": [1], "x": pa.array([1]).cast(pa.date64())}), ["id"])
+    assert not Path(local.url).exists()
 
 
 def test_values_have_to_fit_the_types_of_the_dataset(engine: str, local: Lake) -> None:

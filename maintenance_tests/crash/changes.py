@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from maintenance_assets import ChangeResult, delete, update, upsert
+from maintenance_assets import ChangeResult, RestoreResult, delete, restore, update, upsert
 from maintenance_tests.crash.helpers import visible_files
 
 Places = list[tuple[str, int]]
@@ -19,12 +19,20 @@ NEW: dict[str, Any] = {"id": [0, 16, 2000, 2001], "p": ["1", "1", "0", "7"]}
 def change(action: str, root: str | Path) -> ChangeResult:
     """Carry out an action, keeping a backup beside the dataset."""
     options: dict[str, Any] = {"backup_path": backups(Path(root)), "max_workers": 1}
+    if action == "vanish":
+        return delete(root, "p = '1'", **options)
     if action == "delete":
         return delete(root, "id % 2 = 0 OR p = '1'", **options)
     if action == "update":
         return update(root, "id % 3 = 0", {"p": "2", "seen": True}, **options)
     checks = [f"row {i}" for i in NEW["id"]]
     return upsert(root, pa.table({**NEW, "check": checks}), ["id"], **options)
+
+
+def take_back(root: str | Path) -> RestoreResult:
+    """Restore the only backup there is."""
+    (backup,) = backups(Path(root)).iterdir()
+    return restore(root, backup.name, backup_path=backup.parent)
 
 
 def backups(root: Path) -> Path:

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ from fsspec.implementations import local as _warm_local  # noqa: F401
 from maintenance_assets.operations.recover import recover
 from maintenance_assets.storage import exchange
 from maintenance_assets.storage.filesystems import Store
-from maintenance_tests.crash.changes import EXPECTED, change
+from maintenance_tests.crash.changes import EXPECTED, change, take_back
 from maintenance_tests.crash.helpers import rewrite
 from maintenance_tests.crash.thirds import move_by_third
 from maintenance_tests.crash.whole import move_rows
@@ -99,6 +100,7 @@ def install(steps: Steps, *, ordered: bool) -> None:
 
 def victim(command: dict[str, Any], pipe: int) -> None:
     """The forked process: does the work, or dies on the way."""
+    tempfile.tempdir = command["spill"]
     steps = Steps(command["kill_at"], command["after"])
     install(steps, ordered=command["ordered"])
     if command["action"] == "recover":
@@ -108,6 +110,8 @@ def victim(command: dict[str, Any], pipe: int) -> None:
         assert published.mode == ("ordered" if command["ordered"] else "exchange")
     elif command["action"] in ("repartition", "repartition-beside"):
         move_by_third(command["root"], beside=command["action"].endswith("beside"))
+    elif command["action"] == "restore":
+        take_back(command["root"])
     elif command["action"] in EXPECTED:
         changed = change(command["action"], command["root"])
         assert changed.publish == ("ordered" if command["ordered"] else "exchange")

@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -133,9 +134,11 @@ class Driver:
             "kill_at": kill_at,
             "after": after,
         }
-        self._process.stdin.write(json.dumps(command) + "\n")
-        self._process.stdin.flush()
-        reply: dict[str, Any] = json.loads(self._process.stdout.readline())
+        # What other killed runs spilled would be swept by this one: steps that nobody counted.
+        with tempfile.TemporaryDirectory() as spill:
+            self._process.stdin.write(json.dumps({**command, "spill": spill}) + "\n")
+            self._process.stdin.flush()
+            reply: dict[str, Any] = json.loads(self._process.stdout.readline())
         return reply
 
 

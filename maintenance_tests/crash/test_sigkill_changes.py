@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from maintenance_assets import restore
+from maintenance_assets.errors import BackupError
 from maintenance_assets.operations.recover import recover
-from maintenance_tests.crash.changes import EXPECTED, Places, backups, change, places
+from maintenance_tests.crash.changes import EXPECTED, Places, backups, change, places, take_back
 from maintenance_tests.crash.helpers import Driver, Scratch, leftovers, show
 
 
@@ -59,6 +60,46 @@ def test_a_change_after_a_crash_recovers_first(tmp_path: Path, driver: Driver) -
         change("upsert", root)
         assert places(root) == expected
         assert not leftovers(root)
+
+
+@pytest.mark.parametrize(
+    ("action", "ordered", "every"),
+    [("delete", True, 3), ("upsert", False, 3), ("vanish", False, 1), ("vanish", True, 2)],
+    ids=["delete-ordered", "upsert", "vanish", "vanish-ordered"],
+)
+def test_kill_while_a_backup_is_restored(
+    tmp_path: Path, driver: Driver, action: str, ordered: bool, every: int
+) -> None:
+    """A backup of `vanish` has no successor of its files that could tell what has come back."""
+    scratch = Scratch(tmp_path, "hive")
+
+    def changed() -> Path:
+        root = scratch.fresh()
+        change(action, root)
+        return root
+
+    old = places(scratch.fresh())
+    new = places(changed())
+    steps = driver.steps(changed(), "restore", ordered=ordered)
+    problems = []
+    for number, name in _deadly(steps)[::every]:
+        root = changed()
+        driver.kill(root, "restore", number, after=True, ordered=ordered)
+        recover(root)
+        where = f"killed after step {number} ({name})"
+        problems += [f"{where}: {p}" for p in _resolved(root, old, new)]
+        was_back = places(root) == old
+        try:
+            take_back(root)
+        except BackupError as error:
+            if not was_back and "was restored already, or that was interrupted" not in str(error):
+                problems.append(f"{where}: {error}")
+        else:
+            if was_back:
+                problems.append(f"{where}: it was restored twice")
+            elif places(root) != old:
+                problems.append(f"{where}: rows differ once they were restored")
+    assert not problems, show(problems)
 
 
 def _deadly(steps: list[str]) -> list[tuple[int, str]]:

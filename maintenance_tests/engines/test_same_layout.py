@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from maintenance_assets import optimize
+from maintenance_assets import optimize, repartition
 from maintenance_assets.engines import spark_shuffle
 from maintenance_assets.engines.spark_engine import SparkEngine
 from maintenance_tests.conftest import ONE_WORKER
@@ -97,6 +97,33 @@ def test_a_spark_shuffle_lays_out_as_pyarrow_does(
         optimize(root, keys, engine=engine, target_rows_per_file=5)
         found.append(layout(root))
     assert found[0] == found[1]
+
+
+@pytest.fixture
+def adaptive(spark: Any) -> Any:
+    """The session of all tests, merging small shuffle partitions as Spark does by default."""
+    merging = "spark.sql.adaptive.coalescePartitions.enabled"
+    spark.conf.set("spark.sql.adaptive.enabled", "true")
+    spark.conf.set(merging, "true")
+    yield spark
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    spark.conf.unset(merging)
+
+
+@pytest.mark.spark
+@ONE_WORKER
+def test_outputs_of_a_shuffle_stay_apart_where_spark_merges_small_partitions(
+    tmp_path: Path, adaptive: Any
+) -> None:
+    engine = SparkEngine(adaptive, shuffle_bytes=0)
+    rows = [{"number": n % 7 - 3, "text": "ab"[n % 2]} for n in range(40)]
+    root = write(tmp_path / "lake", [rows[:20], rows[20:]])
+    result = optimize(root, ["number"], engine=engine, target_rows_per_file=5)
+    assert result.written_by == {"spark": 1}
+    assert [len(file) for file in layout(root)] == [5] * 8
+    assert sorted(row for file in layout(root) for row in file) == list(range(40))
+    moved = repartition(root, tmp_path / "moved", ["text"], engine=engine)
+    assert (moved.engine, dict(moved.partitions)) == ("spark", {"text=a": 20, "text=b": 20})
 
 
 @QUICK

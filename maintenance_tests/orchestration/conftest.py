@@ -1,13 +1,17 @@
-"""A store that fails at the worst moment."""
+"""A store that fails at the worst moment, and a dataset of a catalog."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from maintenance_assets import Lakehouse
+from maintenance_assets.api.lakehouse import LakeDataset
 from maintenance_tests.datasets import Lake
+from maintenance_tests.orchestration.catalog_location import two_days
 
 
 class Forgetful(MemoryFileSystem):
@@ -40,3 +44,22 @@ def forgetful() -> Iterator[Lake]:
         Forgetful().rm("/forgetful", recursive=True)
     finally:
         Forgetful.failing = True
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """Where a catalog is going to be."""
+    return f"sqlite:///{tmp_path}/lake/catalog.db"
+
+
+@pytest.fixture
+def house(uri: str) -> Iterator[Lakehouse]:
+    """The catalog."""
+    with Lakehouse(uri) as lakehouse:
+        yield lakehouse
+
+
+@pytest.fixture
+def trades(house: Lakehouse) -> LakeDataset:
+    """A dataset in need of maintenance."""
+    return two_days(house)

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from maintenance_assets import DatasetConfig, DatasetConfigError, build_definitions
+from maintenance_assets.orchestration.catalog_config import CatalogConfig
 from maintenance_assets.orchestration.config import load_datasets, parse_datasets
 from maintenance_assets.storage.filesystems import open_store
 
@@ -74,7 +75,7 @@ WRONG: list[tuple[str, Any, str]] = [
     ("tags", {"a b": "c"}, "invalid tag key"),
     ("group", "a b", "not a valid asset group name"),
     ("description", 3, "valid string"),
-    ("target_mb_perfile", 1, "is not known. Known fields: key, path"),
+    ("target_mb_perfile", 1, "is not known. Known fields: key, catalog, path"),
 ]
 
 
@@ -330,6 +331,23 @@ def test_a_wrong_file_is_named(tmp_path: Path, text: str, message: str) -> None:
     assert str(file) in str(caught.value)
 
 
+def test_a_file_is_plain_values_of_the_size_that_it_has(tmp_path: Path) -> None:
+    bomb = ["  b0: &b0 [x, x, x, x, x, x, x, x, x, x]"]
+    bomb += [f"  b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 10)}]" for n in range(1, 12)]
+    file = tmp_path / "datasets.yaml"
+    head = "datasets:\n- key: a\n  path: /a\n  storage_options:\n"
+    file.write_text(head + "\n".join(f"  {line}" for line in bomb))
+    with pytest.raises(DatasetConfigError, match="stands for 200,000 values or more"):
+        load_datasets(file)
+    file.write_text("datasets: [{key: a, path: !!python/object/apply:os.getcwd []}]")
+    with pytest.raises(DatasetConfigError, match="is not YAML: could not determine a constructor"):
+        load_datasets(file)
+    file.write_text("datasets: [{key: a, storage_options: {secret: hunter2hunter2: [}}]")
+    with pytest.raises(DatasetConfigError, match="is not YAML") as caught:
+        load_datasets(file)
+    assert "hunter2" not in str(caught.value)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetConfigError, match=r"none\.yaml' does not exist"):
         load_datasets(tmp_path / "none.yaml")
@@ -369,4 +387,5 @@ def test_the_readme_explains_every_field() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
     _, reference = readme.split("### datasets.yaml")
     table = reference.split("###")[0]
-    assert [field for field in DatasetConfig.model_fields if f"`{field}`" not in table] == []
+    fields = [*DatasetConfig.model_fields, *CatalogConfig.model_fields]
+    assert [field for field in fields if f"`{field}`" not in table] == []

@@ -94,7 +94,7 @@ def test_a_debt_is_asked_for_with_a_key_and_a_reason() -> None:
     (request,) = found.requests
     assert request.run_key("d") == f"d:a:{part.fingerprint}:0"
     assert request.reason == "6 small files of 6, 5 could be saved"
-    assert found.waiting == {"too little to gain": 1}
+    assert found.waiting == {"fewer than min_gain 4": 1}
 
 
 def test_a_debt_is_asked_for_once() -> None:
@@ -216,7 +216,7 @@ def test_beyond_the_cap_nobody_is_asked() -> None:
 
 def test_partitions_that_are_being_written_to_wait() -> None:
     found = look([partition("a", at=NOW - 10)])
-    assert found.reason() == "1 partition(s) looked at: 1 x written to a moment ago"
+    assert found.reason() == "1 partition(s) looked at: 1 x written lately (cooldown 600 s)"
     assert look([partition("a", files=30, at=NOW - 10)]).requests  # too many to wait
 
 

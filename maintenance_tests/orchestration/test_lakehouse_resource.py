@@ -38,6 +38,12 @@ def test_assets_hand_each_other_versions_of_catalog_datasets(tmp_path: Path) -> 
     (event,) = result.asset_materializations_for_node("trades")
     shown = {name: value.value for name, value in event.metadata.items()}
     assert (shown["dataset"], shown["version"], shown["dagster/row_count"]) == ("trades", 2, 3)
+    assert shown["commit_id"] == f"dagster-{result.run_id}-trades"
+    assert [line.split(" | ")[0] for line in str(shown["history"]).splitlines()[2:]] == [
+        "| 2",
+        "| 1",
+        "| 0",
+    ]
     assert dagster.materialize([checked], resources=resources).output_for_node("checked") == 2
     with Lakehouse(catalog.catalog_uri) as house:
         assert house.datasets() == ("gold__counts", "trades")

@@ -1,6 +1,7 @@
 """Progress in the log of a run."""
 
 import logging
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,24 @@ def test_a_line_at_every_tenth_with_groups_and_bytes(caplog: pytest.LogCaptureFi
     assert lines[1].startswith("execute: 1 of 100 groups, 1.0 MiB of 100 MiB, about ")
     assert lines[-1] == "execute: 100 of 100 groups, 100 MiB of 100 MiB"
     assert len(lines) == 1 + 11
+
+
+def test_a_run_logs_how_far_it_is(local: Lake) -> None:
+    two_days(local)
+    with location(local) as place:
+        run = place.compact()
+        lines = [event.user_message for event in place.instance.all_logs(run.run_id)]
+    # 12 files of two partitions, each of them one group.
+    assert "discover: 12 of 12 files" in lines
+    steps = [line for line in lines if line.startswith("execute: ")]
+    assert [step.split(",")[0] for step in steps] == [
+        "execute: 1 of 2 groups",
+        "execute: 2 of 2 groups",
+    ]
+    assert re.fullmatch(
+        r"execute: 1 of 2 groups, [\d.]+ KiB of [\d.]+ KiB, about \d+ s left", steps[0]
+    )
+    assert "publish: 2 of 2 groups" in lines
 
 
 def test_the_cost_is_learnt_from_the_runs_before() -> None:

@@ -24,7 +24,7 @@ def test_partitions_in_need_get_a_run_each(local: Lake) -> None:
         assert all(place.pay(request).success for request in found.run_requests)
         again = place.evaluate_schedule()
         assert not again.run_requests
-        assert again.skip_message == "3 partition(s) looked at: 3 x too little to gain"
+        assert again.skip_message == "3 partition(s) looked at: 3 x fewer than min_gain 4"
     assert len(local.files()) == 4
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -33,10 +34,12 @@ def test_debts_become_runs_and_the_next_tick_is_quiet(local: Lake) -> None:
         assert place.known() == list(DAYS)
         reason = first.run_requests[0].tags["maintenance/reason"]
         assert reason == "6 small files of 6, 5 could be saved"
+        cost = first.run_requests[0].tags["maintenance/cost"]
+        assert re.fullmatch(r"about \d+ s for \d+\.\d KiB", cost)
         assert all(place.pay(request).success for request in first.run_requests)
         second = place.tick(first.cursor)
         assert not second.run_requests
-        assert second.skip_message == "2 partition(s) looked at: 2 x too little to gain"
+        assert second.skip_message == "2 partition(s) looked at: 2 x fewer than min_gain 4"
         after, before = place.observations()
     assert (before["file_count"], before["small_file_count"], before["gain"]) == (12, 12, 10)
     assert (after["file_count"], after["gain"], after["health"]) == (2, 0, 100.0)
@@ -203,7 +206,9 @@ def test_a_cooldown_is_kept(local: Lake) -> None:
     two_days(local)
     with location(local, cooldown_minutes=60) as place:
         found = place.tick()
-        assert found.skip_message == "2 partition(s) looked at: 2 x written to a moment ago"
+        assert (
+            found.skip_message == "2 partition(s) looked at: 2 x written lately (cooldown 3600 s)"
+        )
 
 
 def test_a_cap_is_kept(local: Lake) -> None:

@@ -1,5 +1,6 @@
 """Keys are found by value, and files are only ruled out where no key can be."""
 
+import datetime as dt
 import math
 import pickle
 from typing import Any
@@ -120,6 +121,57 @@ def test_many_texts_are_found_by_their_hashes(monkeypatch: pytest.MonkeyPatch) -
     target = pa.record_batch({"s": ["key 7", None, "nope", "key 999", ""]})
     assert index.find(target).tolist() == [7, NONE, NONE, 999, NONE]
     assert pickle.loads(pickle.dumps(index)).find(target).tolist() == [7, NONE, NONE, 999, NONE]
+
+
+CLOSE: list[tuple[Any, list[Any], list[Any], list[int]]] = [
+    (
+        pa.uint64(),
+        [2**63 + 5, None, 2**64 - 1, 2**63 + 5000],
+        [2**63 + 5, 5, 2**64 - 1],
+        [0, -1, 2],
+    ),
+    (pa.uint64(), [2**64 - 1, 2**64 - 3], [2**64 - 1, 0, 2**64 - 2, 2**64 - 3], [0, -1, -1, 1]),
+    (pa.int64(), [-(2**63), -(2**63) + 2], [2**63 - 1, -(2**63), 0, None], [-1, 0, -1, -1]),
+    (pa.int64(), [2**63 - 1, 2**63 - 2], [-(2**63), 2**63 - 1], [-1, 0]),
+    (pa.int64(), [-5, None, -7, 3], [None, -7, 3, -6, 4, -8], [1, 2, 3, -1, -1, -1]),
+    (pa.int8(), [127, -128], [-128, 127, 0, None], [1, 0, -1, -1]),
+    (pa.dictionary(pa.int8(), pa.int16()), [7, None, 5], [None, 5, 6], [1, 2, -1]),
+    (pa.date32(), [dt.date(1969, 12, 31), dt.date(1970, 1, 2)], [dt.date(1970, 1, 2)], [1]),
+    (
+        pa.int64(),
+        [
+            None,
+        ],
+        [0, None],
+        [-1, 0],
+    ),
+    (pa.int64(), [], [0, None], [-1, -1]),
+]
+
+
+@pytest.mark.parametrize(("type_", "source", "target", "found"), CLOSE, ids=str)
+def test_integers_that_lie_close_together_are_found(
+    type_: Any, source: list[Any], target: list[Any], found: list[int]
+) -> None:
+    index = KeyIndex(pa.table({"n": pa.array(source, type_)}))
+    batch = pa.record_batch({"n": pa.array([source[0] if source else None, *target], type_)})
+    assert index.find(batch.slice(1)).tolist() == found
+
+
+@pytest.mark.parametrize("few", [0, 4096])
+def test_a_table_of_integers_finds_what_a_search_finds(
+    monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(key_index, "_FEW", few)
+    monkeypatch.setattr(key_index, "_MOST_SPARSE", 2 if few else 0)
+    numbers = list(range(-3000, 3000, 3))
+    index = KeyIndex(pa.table({"n": numbers, "m": [n % 2 for n in numbers]}))
+    looked = list(range(-3100, 3100))
+    batch = pa.record_batch({"n": looked, "m": [n % 2 for n in looked]})
+    expected = [(n + 3000) // 3 if n % 3 == 0 and -3000 <= n < 3000 else NONE for n in looked]
+    assert index.find(batch).tolist() == expected
+    alone = KeyIndex(pa.table({"n": numbers}))
+    assert alone.find(batch.select(["n"])).tolist() == expected
 
 
 def test_what_has_no_order_is_no_key() -> None:

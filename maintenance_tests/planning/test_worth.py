@@ -5,10 +5,8 @@ import pytest
 from maintenance_assets.model.policy import MIB
 from maintenance_assets.model.words import size_words, time_words
 from maintenance_assets.planning.worth import (
-    Budget,
     Candidate,
     Throughput,
-    choose,
     cost_words,
     ranked,
     throughput_of,
@@ -39,27 +37,6 @@ def test_the_most_worthwhile_come_first_whatever_their_order() -> None:
 
 def test_equal_ones_are_ordered_by_name() -> None:
     assert names(ranked([Candidate("b", 1, 1.0), Candidate("a", 1, 1.0)])) == "ab"
-
-
-def test_no_more_runs_than_the_budget_allows() -> None:
-    found = choose([Candidate(name, 5, 1.0) for name in "abc"], Budget(max_runs=2))
-    assert names(found.taken) == "ab"
-    ((left, why),) = found.left
-    assert (left.name, why) == ("c", "2 others are worth more, and no more run at a time")
-
-
-def test_no_more_bytes_than_the_budget_allows() -> None:
-    sizes = {"a": 60 * MIB, "b": 50 * MIB, "c": 40 * MIB}
-    candidates = [Candidate(name, 5, 1.0, size) for name, size in sizes.items()]
-    found = choose(candidates, Budget(max_bytes=100 * MIB))
-    assert names(found.taken) == "ac"
-    assert [why for _, why in found.left] == ["would exceed the budget of 100 MiB"]
-
-
-def test_what_is_larger_than_the_budget_is_done_alone() -> None:
-    found = choose([Candidate("a", 5, 1.0, 500), Candidate("b", 4, 1.0, 1)], Budget(max_bytes=100))
-    assert names(found.taken) == "a"
-    assert choose([], Budget()).taken == ()
 
 
 def test_a_throughput_moves_by_three_tenths_of_what_is_measured() -> None:

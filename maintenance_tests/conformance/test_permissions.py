@@ -1,0 +1,127 @@
+"""Whoever could read the data can read what becomes of it, and nobody else can."""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from maintenance_assets import (
+    Lakehouse,
+    compact,
+    delete,
+    optimize,
+    repartition,
+    restore,
+    update,
+    upsert,
+)
+
+FILE, FOLDER = 0o640, 0o2770
+OWNER = (4001, 4000) if os.geteuid() == 0 else (os.getuid(), os.getgid())
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs owners and modes")
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A dataset that belongs to another user (as far as we may say so) and to a group."""
+    root = tmp_path / "lake"
+    for day in (1, 2):
+        (root / f"d={day}").mkdir(parents=True)
+        for number in range(4):
+            table = pa.table({"id": [10 * day + number], "s": [f"x{number % 2}"]})
+            pq.write_table(table, root / f"d={day}" / f"{number}.parquet")
+    for path in [root, *root.rglob("*")]:
+        os.chown(path, *OWNER)
+        os.chmod(path, FOLDER if path.is_dir() else FILE)
+    return root
+
+
+def exposed(root: Path) -> list[str]:
+    """What has other rights or another owner than the dataset had."""
+    found = []
+    for path in [root, *root.rglob("*")]:
+        status = path.stat()
+        wanted = (FOLDER if path.is_dir() else FILE, *OWNER)
+        if (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid) != wanted:
+            found.append(f"{path.relative_to(root.parent)} {stat.S_IMODE(status.st_mode):o}")
+    return found
+
+
+NEW = pa.table({"id": [11, 99], "s": ["n", "n"], "d": ["1", "9"]})
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda root, engine: compact(root, engine=engine),
+        lambda root, engine: optimize(root, ["id"], engine=engine),
+        lambda root, engine: repartition(root, root, ["s"], engine=engine),
+        lambda root, engine: delete(root, "id = 11", engine=engine),
+        lambda root, engine: update(root, "id = 11", {"s": "new"}, engine=engine),
+        lambda root, engine: update(root, "id = 11", {"d": "7"}, engine=engine),
+        lambda root, engine: upsert(root, NEW, ["id"], engine=engine),
+    ],
+    ids=["compact", "optimize", "repartition", "delete", "update", "move", "upsert"],
+)
+def test_files_and_directories_keep_owner_and_rights(
+    root: Path, engine: str, operation: Callable[[Path, str], object]
+) -> None:
+    before = {path: path.stat().st_ino for path in root.rglob("*.parquet")}
+    operation(root, engine)
+    after = {path: path.stat().st_ino for path in root.rglob("*.parquet")}
+    assert after != before
+    assert exposed(root) == []
+
+
+def test_a_copy_in_another_layout_is_as_private(root: Path, engine: str) -> None:
+    target = root.parent / "made" / "target"
+    repartition(root, target, ["s"], engine=engine)
+    assert sorted(path.name for path in target.iterdir()) == ["s=x0", "s=x1"]
+    assert exposed(target) == []
+
+
+def test_an_ordered_publish_makes_directories_as_private(root: Path) -> None:
+    kept = os.getcwd()
+    os.chdir(root / "d=1")  # whoever stands in a directory keeps it from being exchanged
+    try:
+        assert update(root, "id = 11", {"d": "7"}).publish == "ordered"
+    finally:
+        os.chdir(kept)
+    assert (root / "d=7").is_dir()
+    assert exposed(root) == []
+
+
+def test_a_backup_is_as_private_and_comes_back_as_it_was(root: Path) -> None:
+    backups = root.parent / "backups"
+    made = delete(root, "id = 11", backup_path=backups).backup_id
+    assert made is not None
+    for folder in (backups, backups / made):
+        assert stat.S_IMODE(folder.stat().st_mode) == FOLDER
+    (kept,) = (backups / made).rglob("*.parquet")
+    assert stat.S_IMODE(kept.stat().st_mode) == FILE
+    restore(root, made, backup_path=backups)
+    assert exposed(root) == []
+
+
+def test_a_catalog_keeps_the_rights_of_what_it_rewrites(root: Path) -> None:
+    with Lakehouse(f"sqlite:///{root.parent}/catalog.db") as house:
+        dataset = house.register("lake", root)
+        dataset.compact()
+        dataset.delete("id = 12")
+        dataset.update("id = 13", {"d": "7"})
+        dataset.upsert({"id": [20], "s": ["n"], "d": ["2"]}, ["id"])
+        dataset.optimize(["id"])
+        assert [path for path in exposed(root) if "_lakehouse" not in path] == []
+        assert (root / "d=7").is_dir()
