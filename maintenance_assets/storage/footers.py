@@ -162,22 +162,30 @@ def _data_file(
     metadata = parquet.metadata
     decoded = 0
     group_bytes: list[int] = []
+    group_rows: list[int] = []
     codecs: list[str] = ["none"] * metadata.num_columns
     encodings: list[set[str]] = [set() for _ in codecs]
     page_index = False
     data_end = listed.size_bytes - footer_bytes
+    columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
     for group_index in range(metadata.num_row_groups):
         group = metadata.row_group(group_index)
         group_bytes.append(0)
-        for index in range(metadata.num_columns):
+        group_rows.append(group.num_rows)
+        for index, column in enumerate(columns):
             chunk = group.column(index)
+            if chunk.physical_type != column.physical_type:
+                # PyArrow would end the whole process on the first look at its statistics.
+                raise _UnreadableError(f"column '{chunk.path_in_schema}' has values of two types")
             if _chunk_end(chunk) > data_end:
                 raise _UnreadableError(f"column '{chunk.path_in_schema}' ends beyond the data")
             group_bytes[-1] += chunk.total_compressed_size
-            decoded += decoded_size(metadata.schema.column(index), chunk)
+            decoded += decoded_size(column, chunk)
             codecs[index] = chunk.compression.lower()
             encodings[index].update(chunk.encodings)
             page_index = page_index or chunk.has_offset_index
+    if sum(group_rows) != metadata.num_rows:
+        raise _UnreadableError(f"{metadata.num_rows} rows, but {sum(group_rows)} in its row groups")
     return DataFile(
         path=listed.path,
         size_bytes=listed.size_bytes,
@@ -193,7 +201,7 @@ def _data_file(
         sorting=_sorting(metadata),
         created_by=_created_by(metadata),
         footer_bytes=footer_bytes,
-        group_rows=_group_rows(metadata) if len(group_bytes) > 1 else (),
+        group_rows=tuple(group_rows) if len(group_rows) > 1 else (),
         group_bytes=tuple(group_bytes) if len(group_bytes) > 1 else (),
     )
 
@@ -203,10 +211,6 @@ def _created_by(metadata: Any) -> str:
         return sys.intern(metadata.created_by or "")
     except UnicodeDecodeError:
         return ""  # nobody's name that we know
-
-
-def _group_rows(metadata: Any) -> tuple[int, ...]:
-    return tuple(metadata.row_group(index).num_rows for index in range(metadata.num_row_groups))
 
 
 def _encoding(names: set[str]) -> str:

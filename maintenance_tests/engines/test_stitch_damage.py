@@ -12,8 +12,8 @@ from maintenance_assets.engines.stitch_footer import (
     repeated_leaves,
 )
 from maintenance_assets.engines.stitch_pages import checked_pages
-from maintenance_assets.engines.thrift import I64, int_bytes
-from maintenance_assets.errors import IncompleteMaintenanceError
+from maintenance_assets.engines.thrift import I32, I64, int_bytes
+from maintenance_assets.errors import IncompleteMaintenanceError, UnreadableFileError
 from maintenance_tests.datasets import Lake, parquet_bytes
 from maintenance_tests.engines.test_stitch import footer_of, with_footer
 
@@ -151,3 +151,28 @@ def test_columns_with_several_values_in_a_row_are_told_from_the_schema() -> None
     )
     footer = footer_of(parquet_bytes(schema.empty_table()))
     assert repeated_leaves(footer) == [False, False, True, True, True, True, False]
+
+
+def other_type(footer: Any) -> None:
+    footer.row_groups[0].chunks[0].column[1] = I32, int_bytes(6)
+
+
+def other_total(footer: Any) -> None:
+    footer.fields[3] = I64, int_bytes(90)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [(other_type, "column 'id' has values of two types"), (other_total, "90 rows, but 100 in its")],
+)
+def test_a_footer_that_contradicts_itself_is_refused_by_name(
+    local: Lake, change: Any, reason: str
+) -> None:
+    good = parquet_bytes({"id": range(100)})
+    local.put("a.parquet", good)
+    # On a look at statistics of another type PyArrow ended the process.
+    local.put("b.parquet", with_footer(good, change))
+    before = local.tree()
+    with pytest.raises(UnreadableFileError, match=rf"b\.parquet.*{reason}"):
+        local.compact("pyarrow")
+    assert local.tree() == before
