@@ -39,9 +39,13 @@ from maintenance_assets.planning.stitching import decide
 
 F = TypeVar("F", bound=FileInfo)
 
-ROW_GROUP_ROWS = 1024 * 1024
+ROW_GROUP_ROWS = 256 * 1024
 ROW_GROUP_BYTES = 64 * MIB
-"""Limits of a row group the engines write, in rows and in decoded bytes."""
+"""Limits of a row group the engines write, in rows and in decoded bytes.
+
+Rows are held until their row group is full: in larger ones of narrow rows, memory that is new to
+the process costs a quarter of the time, and readers have less to skip and to share among threads.
+"""
 PARQUET_MR = "parquet-mr"
 """How the writer of Spark and Hive names itself."""
 _WORTHWHILE = 4

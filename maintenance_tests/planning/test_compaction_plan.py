@@ -27,7 +27,6 @@ from maintenance_assets.model.files import (
 )
 from maintenance_assets.model.policy import MIB, CompactionPolicy
 from maintenance_assets.planning.compaction import (
-    ROW_GROUP_ROWS,
     group_output_rows,
     has_tiny_row_groups,
     plan_compaction,
@@ -328,8 +327,8 @@ def test_own_outputs_count_as_healthy(prefix: str) -> None:
         (10_000, 1000, 3, False),
         (10_000, 1000, 4, True),
         (10_000, 0, 1, False),
-        (10_000, ROW_GROUP_ROWS, 4, False),  # 262 144 rows each
-        (10_000, ROW_GROUP_ROWS, 16, True),
+        (10_000, 1024 * 1024, 4, False),  # 262 144 rows each
+        (10_000, 1024 * 1024, 16, True),
         (10 * 1024 * MIB, 1000, 10, False),  # 1 GiB each
     ],
 )
