@@ -104,7 +104,7 @@ def test_the_sensor_counts_only_files_of_the_newest_version(uri: str, trades: La
         assert len(parquet_files(trades)) == 14
         second = place.tick(first.cursor)
         assert not second.run_requests
-        assert second.skip_message == "2 partition(s) looked at: 2 x too little to gain"
+        assert second.skip_message == "2 partition(s) looked at: 2 x fewer than min_gain 4"
         assert not place.evaluate_schedule().run_requests
         after, before = place.observations()
     assert (before["file_count"], before["small_file_count"], before["gain"]) == (12, 12, 10)
@@ -134,7 +134,7 @@ def test_a_partition_without_live_files_is_not_shown(uri: str, trades: LakeDatas
 def test_a_cooldown_is_that_of_the_commit(uri: str, trades: LakeDataset) -> None:
     with catalog_location(uri, cooldown_minutes=60) as place:
         found = place.tick()
-    assert found.skip_message == "2 partition(s) looked at: 2 x written to a moment ago"
+    assert found.skip_message == "2 partition(s) looked at: 2 x written lately (cooldown 3600 s)"
 
 
 def test_a_large_dataset_is_seen_in_several_ticks(uri: str, trades: LakeDataset) -> None:

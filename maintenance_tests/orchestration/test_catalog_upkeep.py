@@ -69,7 +69,7 @@ def test_less_than_a_week_needs_force(uri: str, trades: LakeDataset) -> None:
         assert place.compact().success
         assert run(place, "expire", older_than_days=0, retain_last=1).success
         result = run(place, "vacuum", dry_run=False, retention_days=0)
-        assert "Say force=True" in failure(result)
+        assert "If there are none, say so: force=True" in failure(result)
         assert len(parquet_files(trades)) == 14
         forced = run(place, "vacuum", dry_run=False, retention_days=0, force=True)
         assert forced.success

@@ -13,7 +13,6 @@ import yaml
 from pydantic import ValidationError
 
 from maintenance_assets import DatasetConfig, DatasetConfigError, build_definitions
-from maintenance_assets.orchestration.catalog_config import CatalogConfig
 from maintenance_assets.orchestration.config import load_datasets, parse_datasets
 from maintenance_assets.storage.filesystems import open_store
 
@@ -381,11 +380,3 @@ def test_dagster_shows_what_is_wrong_with_the_file_beside_it(tmp_path: Path) -> 
     done = validate(tmp_path)
     assert done.returncode != 0
     assert "dataset 'lake/trades', field 'engin': is not known" in done.stdout + done.stderr
-
-
-def test_the_readme_explains_every_field() -> None:
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    _, reference = readme.split("### datasets.yaml")
-    table = reference.split("###")[0]
-    fields = [*DatasetConfig.model_fields, *CatalogConfig.model_fields]
-    assert [field for field in fields if f"`{field}`" not in table] == []

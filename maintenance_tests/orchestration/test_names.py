@@ -227,9 +227,9 @@ def test_all_definitions_are_valid(local: Lake) -> None:
         dagster.Definitions.validate_loadable(place.definitions)
 
 
-def test_the_example_of_the_readme_is_a_code_location(tmp_path: Path) -> None:
-    readme = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
-    _, embedding = readme.split("### In a deployment of your own")
+def test_the_example_of_the_guide_is_a_code_location(tmp_path: Path) -> None:
+    guide = Path(__file__).resolve().parents[2] / "docs" / "dagster.md"
+    _, embedding = guide.read_text(encoding="utf-8").split("## In a deployment of your own")
     example = embedding.split("```python")[1].split("```")[0]
     file = tmp_path / "location.py"
     file.write_text(example, encoding="utf-8")
