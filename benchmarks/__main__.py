@@ -6,8 +6,11 @@ file and ends with 1 if a bound is broken.
 
 import argparse
 import json
+import logging
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
@@ -25,7 +28,7 @@ from benchmarks import (
     repartition,
     stitch,
 )
-from benchmarks.harness import Line, machine, report
+from benchmarks.harness import Line, bound_text, machine, report
 
 PARTS = (
     foundation,
@@ -40,8 +43,23 @@ PARTS = (
     discovery,
     growth,
 )
-MEASURES = tuple(measure for part in PARTS for measure in part.MEASURES)
+Measure = Callable[[Path], list[Line]]
+MEASURES: tuple[Measure, ...] = tuple(measure for part in PARTS for measure in part.MEASURES)
 CASES = {name: case for part in PARTS for name, case in part.CASES.items()}
+
+
+def measured(measure: Measure) -> list[Line]:
+    """What was found; a measure that fails is a broken line, and the others still run."""
+    with tempfile.TemporaryDirectory(prefix="maintenance-bench-") as folder:
+        # A dataset one level down: its parent is writable, as in a lake.
+        work = Path(folder) / "data"
+        work.mkdir()
+        try:
+            return measure(work)
+        except subprocess.SubprocessError as error:
+            logging.exception("%s failed", measure.__name__)
+            why = f"failed: {type(error).__name__}"
+            return [Line(measure.__name__.replace("_", " "), "run", why, "to the end", False)]
 
 
 def main() -> int:
@@ -60,11 +78,12 @@ def main() -> int:
         if arguments.only and arguments.only not in measure.__name__:
             continue
         console.print(f"[dim]{measure.__name__.replace('_', ' ')} ...[/dim]")
-        with tempfile.TemporaryDirectory(prefix="maintenance-bench-") as folder:
-            # A dataset one level down: its parent is writable, as in a lake.
-            work = Path(folder) / "data"
-            work.mkdir()
-            lines += measure(work)
+        found = measured(measure)
+        for line in found:
+            console.print(
+                f"  {line.case} | {line.figure} | {line.value} | {bound_text(line)}", markup=False
+            )
+        lines += found
     report(lines, facts, console, save=not arguments.only)
     return 0 if all(line.holds for line in lines) else 1
 
