@@ -14,6 +14,7 @@ from benchmarks.harness import Case, Line, run_case
 ROWS = 100
 # Processes, and appends of each of them.
 CROWDS = ((1, 40), (4, 15))
+ROUNDS = 2
 OURS, ICEBERG, DELTA = "ours", "pyiceberg", "delta-rs"
 LEAST_TIMES_ICEBERG = 1.0
 """Of several processes, which is what a catalog is for."""
@@ -177,13 +178,13 @@ def commits(work: Path) -> list[Line]:
     with _postgres(work / "postgres") as server:
         for processes, each in CROWDS:
             case = f"{processes} process{'es' * (processes > 1)}, {each} appends each"
-            found = {}
-            for tool, database in _contestants(server):
+            found: dict[str, dict[str, Any]] = {}
+            for tool, database in list(_contestants(server)) * ROUNDS:
                 place = work / uuid.uuid4().hex
                 place.mkdir()
                 uri = database(place, tool)
                 name = f"{tool} on {uri.partition(':')[0]}" if uri else tool
-                found[name.partition("+")[0]] = run_case(
+                done = run_case(
                     "commit_together",
                     tool=tool,
                     uri=uri,
@@ -191,6 +192,7 @@ def commits(work: Path) -> list[Line]:
                     processes=processes,
                     each=each,
                 )
+                _keep(found, name.partition("+")[0], done)
             lines += _lines(case, found, crowded=processes > 1)
     return lines
 
@@ -233,13 +235,23 @@ def _database(server: str, tool: str) -> str:
     return made.render_as_string(hide_password=False)
 
 
+def _keep(found: dict[str, dict[str, Any]], name: str, done: dict[str, Any]) -> None:
+    """The faster run of each tool; one that lost rows, or has some twice, is never forgotten."""
+    runs = (found.get(name, done), done)
+    found[name] = min(runs, key=lambda run: (_is_complete(run), run["seconds"]))
+
+
+def _is_complete(run: dict[str, Any]) -> bool:
+    return bool(run["rows"] == run["commits"] * ROWS)
+
+
 def _lines(case: str, found: dict[str, dict[str, Any]], *, crowded: bool) -> list[Line]:
     lines = []
     for name, each in found.items():
         text = f"{each['commits'] / each['seconds']:.1f} commits/s"
         if each["refused"]:
             text += f", {each['refused']} refused and tried again"
-        complete = each["rows"] == each["commits"] * ROWS
+        complete = _is_complete(each)
         lines.append(Line(case, name, text, "" if complete else "every row once", complete))
     for database in ("sqlite", "postgresql"):
         ours, theirs = found.get(f"{OURS} on {database}"), found.get(f"{ICEBERG} on {database}")

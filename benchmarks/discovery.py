@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.harness import Case, Line, PeakMemory, run_case
 
 FILES, PARTITIONS = 100_000, 100
+ROUNDS = 2
 HEALTH, PLAN, AGAIN = "health from listings", "list, footers, plan", "list, footers, plan again"
 ARROW, DUCKDB, POLARS = "PyArrow dataset, footers", "DuckDB parquet_file_metadata", "Polars scan"
 MOST_HEALTH_SECONDS = 5.0
@@ -115,7 +116,11 @@ CASES: dict[str, Case] = {
 
 def discovery(work: Path) -> list[Line]:
     run_case("write_copies", folder=work, files=FILES)
-    found = {tool: run_case("look", tool=tool, folder=work) for tool in _LOOKS}
+    found: dict[str, dict[str, Any]] = {}
+    for tool in tuple(_LOOKS) * ROUNDS:
+        seen = run_case("look", tool=tool, folder=work)
+        if tool not in found or seen["seconds"] < found[tool]["seconds"]:
+            found[tool] = seen
     shutil.rmtree(work)
     work.mkdir()
     case = f"{FILES:,} files in {PARTITIONS} partitions"

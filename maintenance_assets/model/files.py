@@ -113,6 +113,8 @@ class DataFile(FileInfo):
     """Rows of each row group; not told of a single one."""
     group_bytes: tuple[int, ...] = field(default=(), repr=False)
     """Compressed bytes of each row group; not told of a single one."""
+    mixes_codecs: bool = False
+    """Whether some row groups have another codec than is told of their column."""
 
     @property
     def row_groups(self) -> tuple[tuple[int, int], ...]:

@@ -47,9 +47,9 @@ def units_of(
 ) -> list[Unit]:
     """All row groups that have rows, in order; `any_size` takes small ones for healthy."""
     units: list[Unit] = []
-    known: dict[tuple[str, tuple[str, ...], str], str | None] = {}
+    known: dict[tuple[str, tuple[str, ...], bool, str], str | None] = {}
     for number, file in enumerate(files):
-        key = file.schema.fingerprint, file.codecs, file.created_by
+        key = file.schema.fingerprint, file.codecs, file.mixes_codecs, file.created_by
         if key not in known:
             known[key] = _obstacle(file, schema, writer)
         groups, obstacle = file.row_groups, known[key]
@@ -86,7 +86,7 @@ def _obstacle(file: DataFile, schema: pa.Schema, writer: WriterOptions) -> str |
         return "the columns of some files are not those of the output"
     codecs = dict(writer.column_codecs)
     wanted = tuple(codecs.get(path, writer.codec) for path in file.schema.leaf_paths)
-    if file.codecs != wanted:
+    if file.codecs != wanted or file.mixes_codecs:
         return "some files are compressed in another way than the output"
     if not _is_trusted(file.created_by):
         return f"the writer '{file.created_by}' is not known"

@@ -206,7 +206,9 @@ def _cut(
             if count > 1 and len(rows) == count and _are_good(rows, load, policy):
                 return rows
         if policy.mode == "stitch":
-            return _between(edges, len(planned))
+            rows = _between(edges, len(planned))
+            bound = policy.target_rows
+            return rows if bound is None or max(rows) <= bound else _within(edges, bound)
     return _near(units, edges, planned, policy.target_rows)
 
 
@@ -214,6 +216,15 @@ def _between(edges: list[int], outputs: int) -> tuple[int, ...]:
     """Evenly, but only between row groups: perhaps into fewer outputs."""
     even = list(accumulate(split_evenly(edges[-1], outputs)))
     return _lengths(sorted({_nearest(edges, at) for at in even[:-1]}), edges[-1])
+
+
+def _within(edges: list[int], bound: int) -> tuple[int, ...]:
+    """As many whole row groups in each output as the bound allows; one that is larger is alone."""
+    cuts = [0]
+    for start, stop in pairwise([0, *edges]):
+        if stop - cuts[-1] > bound:
+            cuts.append(start)
+    return _lengths(sorted(set(cuts)), edges[-1])
 
 
 def _are_good(rows: tuple[int, ...], load: Load, policy: CompactionPolicy) -> bool:

@@ -29,7 +29,7 @@ _REMOTE_READERS = 32
 _SIGNATURE_BYTES = 28
 """Behind a footer that can be read although columns are encrypted."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8}
-_CODEC_NAMES = {"uncompressed": "none"}
+_CODEC_NAMES = {"": "none", "uncompressed": "none"}
 
 
 class _UnreadableError(Exception):
@@ -163,7 +163,8 @@ def _data_file(
     decoded = 0
     group_bytes: list[int] = []
     group_rows: list[int] = []
-    codecs: list[str] = ["none"] * metadata.num_columns
+    codecs: list[str] = [""] * metadata.num_columns
+    mixes_codecs = False
     encodings: list[set[str]] = [set() for _ in codecs]
     page_index = False
     data_end = listed.size_bytes - footer_bytes
@@ -181,7 +182,9 @@ def _data_file(
                 raise _UnreadableError(f"column '{chunk.path_in_schema}' ends beyond the data")
             group_bytes[-1] += chunk.total_compressed_size
             decoded += decoded_size(column, chunk)
-            codecs[index] = chunk.compression.lower()
+            codec = chunk.compression.lower()
+            mixes_codecs = mixes_codecs or codecs[index] not in ("", codec)
+            codecs[index] = codec
             encodings[index].update(chunk.encodings)
             page_index = page_index or chunk.has_offset_index
     if sum(group_rows) != metadata.num_rows:
@@ -196,6 +199,7 @@ def _data_file(
         decoded_bytes=decoded,
         row_group_count=metadata.num_row_groups,
         codecs=tuple(_CODEC_NAMES.get(codec, codec) for codec in codecs),
+        mixes_codecs=mixes_codecs,
         encodings=tuple(_encoding(names) for names in encodings),
         has_page_index=page_index,
         sorting=_sorting(metadata),

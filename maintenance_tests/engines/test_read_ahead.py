@@ -74,6 +74,20 @@ def test_a_copied_file_is_read_by_its_tail_and_in_blocks(counting: CountingFileS
         assert len(blocks) == len(set(blocks)) <= -(-sizes[name] // (8 * 1024 * 1024)) + 1
 
 
+def test_blocks_that_are_copied_are_smaller_where_memory_is_short(
+    counting: CountingFileSystem,
+) -> None:
+    lake = Lake("memory://counted")
+    rows = 1_000_000
+    for part in range(6):
+        ids = [n * 7919 % 2**31 for n in range(part * rows, part * rows + rows)]
+        lake.write(f"{part}.parquet", {"id": ids}, use_dictionary=False, row_group_size=rows)
+    assert compact("/counted", filesystem=counting, memory_budget_mb=64).mode == "stitch"
+    longest = max(end - start for _, start, end in counting.reads if start is not None)
+    # Five files are open at a time, with three blocks of each.
+    assert 15 * longest <= 32 * 1024 * 1024
+
+
 def test_a_footer_that_did_not_change_is_read_once(counting: CountingFileSystem) -> None:
     lake = Lake("memory://counted")
     one_row_files(lake, 3, "day=1")

@@ -158,6 +158,32 @@ def test_several_versions_of_one_writer_keep_its_name(writers: list[str], expect
     assert pq.read_metadata(io.BytesIO(sink.getvalue())).created_by.startswith(expected)
 
 
+def with_codecs(table: Any, *codecs: str) -> bytes:
+    """A file of row groups of several codecs, as parquet-mr's `merge` makes them."""
+    sink = io.BytesIO()
+    base = footer_of(parquet_bytes(table))
+    output = StitchedFile(sink, base, base, keep_sorting=False)
+    for codec in codecs:
+        part = parquet_bytes(table, compression=codec)
+        footer = footer_of(part)
+        output.append(MemorySource(part), footer, footer.row_groups)
+    output.finish()
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("codecs", [("snappy", "zstd"), ("zstd", "snappy")])
+def test_a_codec_that_is_asked_for_is_that_of_all_row_groups(local: Lake, codecs: Any) -> None:
+    table = pa.table({"id": pa.array(range(100_000), pa.int32())})
+    for part in range(2):
+        local.put(f"{part}.parquet", with_codecs(table, *codecs))
+    result = local.compact("pyarrow", compression="zstd")
+    metadata = local.open(local.only_file()).metadata
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    assert {group.column(0).compression for group in groups} == {"ZSTD"}
+    assert (result.mode, result.stats.compression_codec) == ("encode", "zstd")
+    assert local.column("id") == 4 * list(range(100_000))
+
+
 def test_more_row_groups_than_ordinals(local: Lake) -> None:
     rows = 20_000
     contents = [

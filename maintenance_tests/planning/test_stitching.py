@@ -257,7 +257,10 @@ def test_every_row_is_in_one_place_and_in_order(
     policy = CompactionPolicy(size, bound, mode=mode)
     for group in plan_compaction(Snapshot("lake", files), policy).groups:
         assert sum(group.output_rows) == group.total_rows
-        assert bound is None or mode == "stitch" or max(group.output_rows) <= bound
+        # What decodes nothing cannot cut through a row group.
+        whole = max(rows for source in group.files for rows, _ in source.row_groups)
+        most = max(bound or 0, whole) if mode == "stitch" else bound or 0
+        assert bound is None or max(group.output_rows) <= most
         assert group.total_rows == 0 or min(group.output_rows) > 0
         if group.mode != "encode":
             assert_all_rows_once(group)
@@ -336,6 +339,15 @@ def test_planning_what_was_stitched_finds_nothing(
 def test_stitch_copies_row_groups_of_any_size() -> None:
     group = planned(*(file(f"{n}", SMALL) for n in range(5)), mode="stitch")
     assert (group.mode, recipe(group).runs) == ("stitch", ())
+
+
+def test_stitch_keeps_to_the_row_bound_where_it_can_cut() -> None:
+    files = [file(f"{n}", (60_000, 2 * MB)) for n in range(5)]
+    group = planned(*files, mode="stitch", size=10_000 * MB, rows=150_000)
+    assert (group.mode, group.output_rows) == ("stitch", (120_000, 120_000, 60_000))
+    sizes = [(100_000, MB), (300_000, 3 * MB), (100_000, MB), (50_000, MB)]
+    group = planned(file("a", *sizes), mode="stitch", size=10_000 * MB, rows=200_000)
+    assert group.output_rows == (100_000, 300_000, 150_000)
 
 
 def test_stitch_refuses_what_would_have_to_be_decoded() -> None:
