@@ -6,11 +6,12 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import fsspec
 import pyarrow as pa
@@ -22,6 +23,9 @@ from fsspec.implementations.local import LocalFileSystem
 from maintenance_assets.errors import UnsupportedDatasetError
 from maintenance_assets.storage import local_paths
 
+I = TypeVar("I")  # noqa: E741
+T = TypeVar("T")
+_REQUESTS_AT_ONCE = 32
 _VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "md5")
 _TIME_KEYS = (
     "LastModified",
@@ -94,6 +98,16 @@ class Store:
             return _listed(self.fs.info(path))
         except FileNotFoundError:
             return None
+
+    def together(self, work: Callable[[I], T], items: Sequence[I]) -> list[T]:
+        """Do the same to each of them, many at once where each has to wait for a remote store.
+
+        All are tried, also when one fails; then its error is raised.
+        """
+        if self.is_local or len(items) < 2:
+            return [work(item) for item in items]
+        with ThreadPoolExecutor(_REQUESTS_AT_ONCE, thread_name_prefix="store") as pool:
+            return list(pool.map(work, items))
 
     def forget(self, path: str) -> None:
         """Drop cached listings that could hide a change at this path."""
@@ -228,8 +242,7 @@ class Store:
             _delete_local_tree(path)
             return
         self.forget(path)
-        for listed in self.find(path):
-            self.delete(listed.path)
+        self.together(self.delete, [listed.path for listed in self.find(path)])
         # File systems with real directories (memory, hdfs, sftp) keep empty ones.
         with contextlib.suppress(FileNotFoundError, NotImplementedError, OSError):
             self.fs.rm(path, recursive=True)

@@ -3,8 +3,10 @@
 import errno
 import logging
 import posixpath
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from maintenance_assets.errors import RecoveryError
 from maintenance_assets.storage import exchange
@@ -12,6 +14,7 @@ from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import (
     JOURNAL_NAME,
     GroupEntry,
+    InputEntry,
     Journal,
     run_directory,
     write_journal,
@@ -19,6 +22,9 @@ from maintenance_assets.storage.journal import (
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 
 logger = logging.getLogger(__name__)
+
+_WORTH_LISTING = 32
+"""Files of one directory that are sooner seen in a listing than asked for one by one."""
 
 Dropped = list[tuple[GroupEntry, str]]
 
@@ -44,12 +50,39 @@ class InputState:
 
 def input_state(store: Store, group: GroupEntry) -> InputState:
     """Compare the inputs of a group with what was read."""
+    return _input_states(store, [group])[0]
+
+
+def _input_states(store: Store, groups: Sequence[GroupEntry]) -> list[InputState]:
+    """All files are asked for together: one by one, a store far away would take minutes."""
+    entries = [entry for group in groups for entry in group.inputs]
+    seen = _seen_in_listings(store, entries)
+    # Only the file itself tells for certain that it is gone or another one.
+    unsure = [entry.path for entry in entries if seen.get(entry.path) != entry.version]
+    found = store.together(store.stat, [store.path(path) for path in unsure])
+    for path, listed in zip(unsure, found, strict=True):
+        seen[path] = listed.version if listed else None
+    return [_compared(group, seen) for group in groups]
+
+
+def _seen_in_listings(store: Store, entries: Sequence[InputEntry]) -> dict[str, str | None]:
+    """Versions by path, of directories in which many files are asked for."""
+    asked = Counter(posixpath.dirname(entry.path) for entry in entries)
+    worth = [path for path, files in asked.items() if files >= _WORTH_LISTING]
+    if store.is_local or not worth:
+        return {}
+    listings = store.together(store.entries, [store.path(path) for path in worth])
+    files = (file for listing in listings for file in listing.files)
+    return {store.relative(file.path): file.version for file in files}
+
+
+def _compared(group: GroupEntry, now: Mapping[str, str | None]) -> InputState:
     gone, changed = [], []
     for entry in group.inputs:
-        listed = store.stat(store.path(entry.path))
-        if listed is None:
+        version = now[entry.path]
+        if version is None:
             gone.append(entry.path)
-        elif listed.version != entry.version:
+        elif version != entry.version:
             changed.append(entry.path)
     return InputState(tuple(gone), tuple(changed))
 
@@ -58,14 +91,14 @@ def without_changed(
     store: Store, groups: Sequence[GroupEntry], outcome: Outcome
 ) -> list[GroupEntry]:
     """The groups whose inputs are what was read; the others are noted as conflicts."""
-    changed = [(group, why) for group in groups if (why := _changed(store, group))]
+    states = zip(groups, _input_states(store, groups), strict=True)
+    changed = [(group, why) for group, state in states if (why := _changed(state))]
     outcome.conflicts += changed
     lost = {group for group, _ in changed}
     return [group for group in groups if group not in lost]
 
 
-def _changed(store: Store, group: GroupEntry) -> str:
-    state = input_state(store, group)
+def _changed(state: InputState) -> str:
     if state.gone:
         return f"'{state.gone[0]}' was deleted by another writer while the group was rewritten"
     if state.changed:
@@ -156,17 +189,22 @@ def was_exchanged(store: Store, journal: Journal, unit: str) -> bool:
 
 
 def _delete_inputs(store: Store, group: GroupEntry) -> None:
-    for entry in group.inputs:
-        path = store.path(entry.path)
-        listed = store.stat(path)
-        if listed is None:
-            continue
-        if listed.version != entry.version:
-            logger.warning("'%s' was replaced after publishing; the new file is kept", path)
-            continue
-        store.delete(path)
-        if store.is_local:
-            _delete_sidecar(store, path)
+    """The first alone: where it may not be deleted, none is, and the group can be taken back."""
+    store.together(partial(_delete_input, store), group.inputs[:1])
+    store.together(partial(_delete_input, store), group.inputs[1:])
+
+
+def _delete_input(store: Store, entry: InputEntry) -> None:
+    path = store.path(entry.path)
+    listed = store.stat(path)
+    if listed is None:
+        return
+    if listed.version != entry.version:
+        logger.warning("'%s' was replaced after publishing; the new file is kept", path)
+        return
+    store.delete(path)
+    if store.is_local:
+        _delete_sidecar(store, path)
 
 
 def _delete_sidecar(store: Store, path: str) -> None:
@@ -276,9 +314,8 @@ def clean_run(store: Store, run_id: str) -> None:
     journal = f"{run}/{JOURNAL_NAME}"
     if store.is_local:
         store.remove_if_empty(exchange.workplace(store, run_id))
-    for listed in store.find(run):
-        if listed.path != journal:
-            store.delete(listed.path)
+    staged = [listed.path for listed in store.find(run) if listed.path != journal]
+    store.together(store.delete, staged)
     store.delete(journal)
     store.delete_tree(run)
     store.remove_if_empty(store.path(WORK_DIRECTORY))

@@ -4,6 +4,7 @@ import os
 import posixpath
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from maintenance_assets.storage import exchange, local_paths
@@ -253,11 +254,14 @@ def _require_deletable(store: Store, groups: Sequence[GroupEntry]) -> None:
 def _move_outputs(store: Store, groups: Sequence[GroupEntry]) -> None:
     for group in groups:
         store.make_partition(store.path(group.directory))
-        for output in group.outputs:
-            final = store.path(output.final)
-            if store.exists(store.path(output.staged)) or not store.exists(final):
-                store.move(store.path(output.staged), final)
+        store.together(partial(_move_output, store), group.outputs)
         store.sync_directory(store.path(group.directory))
+
+
+def _move_output(store: Store, output: OutputEntry) -> None:
+    staged, final = store.path(output.staged), store.path(output.final)
+    if store.exists(staged) or not store.exists(final):
+        store.move(staged, final)
 
 
 def _give_up_changed(store: Store, journal: Journal, modes: Modes, outcome: Outcome) -> Journal:
