@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
-from benchmarks.stitch import LEAST_TIMES_PEER, MOST_TIMES_COPY, TARGET_MB
+from benchmarks.stitch import MOST_TIMES_COPY, TARGET_MB
 from maintenance_tests.servers import S3Server, s3_server, weed_path
 
 ROUNDS = 2
 PYARROW, DUCKDB, COPY = "ours on pyarrow", "ours on duckdb", "raw byte copy"
 PEERS = ("DuckDB COPY", "Polars sink", "PyArrow write_dataset", "delta-rs compact")
-# Name, files, rows of a file, rows of a row group, what the ratios have to be.
+# Name, files, rows of a file, rows of a row group, whether they are large enough to be copied.
 KINDS = (
     ("S3, healthy row groups (2 MB)", 8, 900_000, 100_000, True),
     ("S3, tiny row groups (1,000 rows)", 200, 10_000, 1_000, False),
@@ -225,25 +225,25 @@ def _in_turn(tool: str, source: Path, server: S3Server) -> dict[str, Any]:
 
 
 def _lines(case: str, best: dict[str, dict[str, Any]], *, healthy: bool) -> list[Line]:
+    """The limit is what moving the bare bytes takes: with it, no tool could be much faster."""
     fastest = min(PEERS, key=lambda tool: best[tool]["seconds"])
-    ours = best[PYARROW]["seconds"]
-    peer, copied = best[fastest]["seconds"] / ours, ours / best[COPY]["seconds"]
-    least = LEAST_TIMES_PEER if healthy else 1.0
+    ours, copied = best[PYARROW]["seconds"], best[COPY]["seconds"]
     return [
         *(Line(case, tool, _text(found)) for tool, found in best.items()),
         Line(
             case,
             f"fastest peer ({fastest}) / {PYARROW}",
-            f"{peer:.2f} x",
-            f">= {least:g} x",
-            peer >= least,
+            f"{best[fastest]['seconds'] / ours:.2f} x",
+        ),
+        Line(
+            case, f"fastest peer ({fastest}) / {COPY}", f"{best[fastest]['seconds'] / copied:.2f} x"
         ),
         Line(
             case,
             f"{PYARROW} / {COPY}",
-            f"{copied:.2f} x",
+            f"{ours / copied:.2f} x",
             f"<= {MOST_TIMES_COPY:g} x" if healthy else "",
-            not healthy or copied <= MOST_TIMES_COPY,
+            not healthy or ours / copied <= MOST_TIMES_COPY,
         ),
     ]
 
