@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             except Exception as error:
                 if arguments.debug:
                     traceback.print_exc()
-                _say(one_line(error))
+                _say(one_line(error, getattr(arguments, "path", None) or ""))
                 return exit_of_error(error)
 
 
