@@ -147,9 +147,9 @@ def _checked_url(uri: str) -> URL:
         raise ValueError(f"catalog_uri must be text, got {uri!r}")
     try:
         url = make_url(uri)
-    except (ArgumentError, ValueError) as error:  # a port that is no number
-        # What cannot be taken apart may have a password anywhere: it is not repeated.
-        raise ValueError(_EXPECTED.format("something else")) from error
+    except (ArgumentError, ValueError):  # a port that is no number
+        # What cannot be taken apart may have a password anywhere: not even the cause is repeated.
+        raise ValueError(_EXPECTED.format("something else")) from None
     kind = url.drivername.partition("+")[0]
     if kind not in _DRIVERS:
         raise ValueError(_EXPECTED.format(shown(url)))

@@ -5,6 +5,7 @@ from enum import IntEnum
 from typing import Any
 
 from maintenance_assets import errors
+from maintenance_assets.model.urls import shown_url
 
 EPILOG = """\
 exit codes:
@@ -15,6 +16,13 @@ exit codes:
   4    part of the work was done; the message says what was not
   130  interrupted
 """
+
+
+_NO_CREDENTIALS = (
+    *("NoCredentialsError", "PartialCredentialsError"),  # S3
+    "DefaultCredentialsError",  # Google Cloud Storage
+    *("ClientAuthenticationError", "CredentialUnavailableError"),  # Azure
+)
 
 
 class Exit(IntEnum):
@@ -44,7 +52,9 @@ def exit_of_error(error: Exception) -> Exit:
             return Exit.TRY_AGAIN
         case errors.UnsupportedDatasetError() | errors.DatasetConfigError():
             return Exit.USAGE
-        case errors.InvalidPlanError() | FileNotFoundError() | NotADirectoryError():
+        case errors.InvalidPlanError() | FileNotFoundError() | FileExistsError():
+            return Exit.USAGE
+        case NotADirectoryError():
             return Exit.USAGE
         case errors.MaintenanceError():
             return Exit.FAILED
@@ -61,13 +71,30 @@ def exit_of_result(result: Any) -> Exit:
     return Exit.PARTLY if _has_changed(result) else Exit.TRY_AGAIN
 
 
-def one_line(error: BaseException) -> str:
-    """The message of an error on one line; what is not ours says what kind it is."""
+def one_line(error: BaseException, place: str = "") -> str:
+    """The message of an error on one line; what is not ours says what kind it is.
+
+    A store's own error often names neither the dataset, which is at `place`, nor a remedy.
+    """
     text = _unfolded(str(error)) or type(error).__name__
-    known = isinstance(error, errors.MaintenanceError | ValueError | FileNotFoundError)
+    known = isinstance(
+        error, errors.MaintenanceError | ValueError | FileNotFoundError | FileExistsError
+    )
     if known and not _is_foreign(error):
         return text
-    return f"{type(error).__name__}: {text} (--debug shows the trace)"
+    is_named = not place or place in text or getattr(error, "filename", None) is not None
+    named = "" if is_named else f"'{shown_url(place)}'"
+    remarks = filter(None, (named, _remedy(error), "--debug shows the trace"))
+    return f"{type(error).__name__}: {text} ({'; '.join(remarks)})"
+
+
+def _remedy(error: BaseException) -> str:
+    """What can be done about errors of stores that everybody meets once."""
+    if type(error).__name__ in _NO_CREDENTIALS:
+        return "give credentials in the environment or with --storage-option"
+    if isinstance(error, ImportError):
+        return "the extras s3, gcs and azure install the file systems of these stores"
+    return ""
 
 
 def _unfolded(text: str) -> str:

@@ -56,6 +56,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit code."""
     secrets = Secrets()
     secrets.learn_environment(os.environ)
+    # Before they are parsed: what is wrong with them is printed, too.
+    for word in sys.argv[1:] if argv is None else argv:
+        secrets.learn_url(word)
     with _safe_streams(secrets) as stdout:
         try:
             arguments = build_parser().parse_args(argv)
@@ -71,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             except Exception as error:
                 if arguments.debug:
                     traceback.print_exc()
-                _say(one_line(error))
+                _say(one_line(error, getattr(arguments, "path", None) or ""))
                 return exit_of_error(error)
 
 
@@ -80,18 +83,16 @@ def _run(arguments: Any, secrets: Secrets, stdout: SafeStream) -> int:
     if hasattr(arguments, "storage_option"):
         options = from_process(arguments.storage_option, arguments.storage_options_file)
         secrets.learn(options)
-        for name in ("path", "target", "backup_path"):
-            secrets.learn_url(getattr(arguments, name, None) or "")
     command_name = " ".join(filter(None, (arguments.command, arguments.subcommand)))
     place = _COMMANDS[command_name]
     if getattr(arguments, "catalog", None):
-        secrets.learn_url(arguments.catalog)
+        secrets.learn_url(arguments.catalog)  # it may come from the environment
         arguments.catalog = filled(arguments.catalog, "--catalog")
         secrets.learn_url(arguments.catalog)
         place = _OF_A_CATALOG.get(command_name, place)
     module, _, name = place.partition(":")
     command = getattr(import_module(f"maintenance_assets.cli.{module}"), name)
-    code = int(command(Session(arguments, options, stdout)))
+    code = int(command(Session(arguments, options, stdout, secrets)))
     stdout.flush()
     return code
 

@@ -24,7 +24,10 @@ def read_rows(file: Path, types: Types) -> pa.Table:
     reader = _READERS.get(file.suffix.lower())
     if reader is None:
         raise ValueError(f"new data must be a .parquet, .csv or .json file, got '{file}'")
-    return reader(file, types)
+    try:
+        return reader(file, types)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"new data '{file}' cannot be read: {error}") from error
 
 
 def _parquet(file: Path, types: Types) -> pa.Table:

@@ -19,6 +19,10 @@ def check_datasets(session: Session) -> Exit:
 
     given, output = session.arguments, session.output
     datasets = load_datasets(Path(given.file))
+    for dataset in datasets:
+        session.secrets.learn(dataset.storage_options)
+        session.secrets.learn_url(dataset.path)
+        session.secrets.learn_url("" if dataset.catalog is None else dataset.catalog.uri)
     records = [_record(dataset, is_opened=given.open) for dataset in datasets]
     output.json({"datasets": records})
     columns = ("dataset", "engine", "path", *(("files",) if given.open else ()))
@@ -34,12 +38,21 @@ def _record(dataset: Any, *, is_opened: bool) -> dict[str, Any]:
 
 def _files(dataset: Any) -> int:
     try:
-        store = open_store(dataset.path, storage_options=dataset.storage_options or None)
-        return len(list_dataset(store).data)
+        return _count(dataset)
     # A store's own errors are as many as there are stores; all of them mean this dataset.
     except Exception as error:
+        field = "path" if dataset.catalog is None else "catalog"
         reason = str(error) or type(error).__name__
-        raise DatasetConfigError(f"dataset '{dataset.key}', field 'path': {reason}") from error
+        raise DatasetConfigError(f"dataset '{dataset.key}', field '{field}': {reason}") from error
+
+
+def _count(dataset: Any) -> int:
+    if dataset.catalog is not None:
+        from maintenance_assets.orchestration.planner import look_at
+
+        return sum(len(files) for _, files in look_at(dataset).partitions())
+    store = open_store(dataset.path, storage_options=dataset.storage_options or None)
+    return len(list_dataset(store).data)
 
 
 def completion(session: Session) -> Exit:

@@ -28,8 +28,9 @@ class Parser(argparse.ArgumentParser):
         if message.startswith("unrecognized arguments: "):
             # What follows a misspelt option may well be a secret.
             words = message.removeprefix("unrecognized arguments: ").split()
-            names = [word.partition("=")[0] for word in words if word.startswith("-")]
-            message = f"unrecognized arguments: {' '.join(names or words)}"
+            options = [word for word in words if word.startswith("-")]
+            names = [word.partition("=")[0] for word in options or words]
+            message = f"unrecognized arguments: {' '.join(names)}"
         self.exit(Exit.USAGE, f"{self.prog}: error: {message} (see {self.prog} --help)\n")
 
 

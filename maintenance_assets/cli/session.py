@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from maintenance_assets.cli.output import Output
 from maintenance_assets.cli.progress import progress_bars
-from maintenance_assets.cli.secrets import SafeStream
+from maintenance_assets.cli.secrets import SafeStream, Secrets
 
 if TYPE_CHECKING:
     from maintenance_assets.api.lakehouse import Lakehouse
@@ -21,10 +21,12 @@ class Session:
         arguments: argparse.Namespace,
         storage_options: dict[str, Any] | None,
         stdout: SafeStream,
+        secrets: Secrets,
     ) -> None:
         self.arguments = arguments
         self.storage_options = storage_options
         self.output = Output(stdout, arguments.json)
+        self.secrets = secrets
 
     @contextmanager
     def working(self) -> Iterator[dict[str, Any]]:

@@ -5,6 +5,7 @@ from maintenance_assets.cli.look import require_backups
 from maintenance_assets.cli.session import Session
 from maintenance_assets.operations import recover as recovery
 from maintenance_assets.operations import restore as restoring
+from maintenance_assets.storage.discovery import require_directory
 from maintenance_assets.storage.filesystems import open_store
 from maintenance_assets.storage.recovery import leftover_runs
 
@@ -36,8 +37,7 @@ def recover(session: Session) -> Exit:
     given, output = session.arguments, session.output
     if given.dry_run:
         store = open_store(given.path, storage_options=session.storage_options)
-        if not store.exists(store.root):
-            raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+        require_directory(store)
         found = leftover_runs(store)
         output.json({"dry_run": True, "runs": list(found)})
         output.lines("interrupted or under way", found)

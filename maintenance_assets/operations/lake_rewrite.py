@@ -43,6 +43,7 @@ from maintenance_assets.operations.lake_session import (
     remove_work_folder,
     work_folder,
 )
+from maintenance_assets.operations.readers import with_readers_apart
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.rewrite import Planner, common_mode
 from maintenance_assets.operations.verify import verify_group
@@ -270,7 +271,7 @@ class LakeRewrite:
         return replace(file, schema=schemas[key])
 
     def _plan(self, before: Snapshot, store: Store) -> CompactionPlan:
-        plan = self.planner.plan(before, store, self._report)
+        plan = with_readers_apart(self.planner.plan(before, store, self._report), store)
         self.failures += plan.failures
         for group in plan.groups:
             self.notes.update(dict.fromkeys(group.notes))

@@ -6,7 +6,7 @@ from typing import Any
 
 from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.operations.results import RecoveryResult
-from maintenance_assets.storage.discovery import refuse_adopted
+from maintenance_assets.storage.discovery import refuse_adopted, require_directory
 from maintenance_assets.storage.filesystems import Store, open_store
 from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 from maintenance_assets.storage.recovery import recover_runs
@@ -20,8 +20,7 @@ def recover(
 ) -> RecoveryResult:
     """Undo or complete interrupted runs, so that exactly the old or the new files remain."""
     store = open_store(path, filesystem, storage_options)
-    if not store.exists(store.root):
-        raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")
+    require_directory(store)
     return RecoveryResult(recover_store(store))
 
 

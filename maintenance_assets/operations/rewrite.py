@@ -25,6 +25,7 @@ from maintenance_assets.operations.engine_choice import (
     requested_engine,
 )
 from maintenance_assets.operations.naming import output_name, uuid7
+from maintenance_assets.operations.readers import with_readers_apart
 from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.results import CompactionResult
 from maintenance_assets.operations.verify import verify_group
@@ -197,6 +198,7 @@ class RewriteRun:
             if not published or self.conflicts or self.passes == self.planner.max_passes:
                 break
             plan = self.planner.plan(after, self.store, self._report_measuring)
+            plan = with_readers_apart(plan, self.store)
             plan = plan.without({path for failure in self.failures for path in failure.paths})
         return after
 
@@ -207,7 +209,8 @@ class RewriteRun:
 
     def _plan(self) -> tuple[Snapshot, CompactionPlan]:
         snapshot = self._discover(self.on_progress)
-        return snapshot, self.planner.plan(snapshot, self.store, self._report)
+        plan = self.planner.plan(snapshot, self.store, self._report)
+        return snapshot, with_readers_apart(plan, self.store)
 
     def _discover(self, report: ProgressCallback | None) -> Snapshot:
         found = discover(self.store, self.filter, report, self.planner.ranges_of, self.seen)

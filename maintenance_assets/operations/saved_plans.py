@@ -50,9 +50,14 @@ def save_plan(result: CompactionResult, file: str | os.PathLike[str]) -> SavedPl
     """Write the plan of a dry run to a JSON file, for `execute_plan`."""
     plan = saved_plan(result)
     path = Path(file)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"Plan '{file}' cannot be saved: there is no '{path.parent}'")
     staged = path.with_name(f".{path.name}.tmp-{os.getpid()}")
-    staged.write_text(to_json(plan), encoding="utf-8")
-    os.replace(staged, path)
+    try:
+        staged.write_text(to_json(plan), encoding="utf-8")
+        os.replace(staged, path)
+    finally:
+        staged.unlink(missing_ok=True)
     return plan
 
 

@@ -25,6 +25,7 @@ from maintenance_assets.errors import DatasetConfigError
 from maintenance_assets.model.clustering import Curve
 from maintenance_assets.model.health import HealthPolicy
 from maintenance_assets.model.policy import DEFAULT_TARGET_BYTES, MIB, codec_name
+from maintenance_assets.model.urls import shown_url
 from maintenance_assets.orchestration.catalog_config import CatalogConfig
 from maintenance_assets.orchestration.field_types import (
     Cron,
@@ -55,7 +56,7 @@ class DatasetConfig(BaseModel):
     path: str = Field("", validate_default=True)
     """Anything fsspec opens; `${VARIABLE}` is taken from the environment. A catalog knows its
     directories: what is given beside one must be the same."""
-    storage_options: dict[str, Any] = {}
+    storage_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     """For the file system; `${VARIABLE}` keeps secrets out of the file."""
     engine: Literal["spark", "duckdb", "pyarrow", "auto"] = "spark"
     target_mb_per_file: Positive | None = None
@@ -196,7 +197,7 @@ class DatasetConfig(BaseModel):
         """Where the dataset is, without a password that may be in it."""
         if self.catalog is not None:
             return f"{self.catalog.shown}#{self.catalog_name}"
-        return re.sub(r"://[^/@]*@", "://", self.path)
+        return shown_url(self.path)
 
     @property
     def place(self) -> tuple[str, ...]:
@@ -250,6 +251,8 @@ def load_datasets(file: Path) -> tuple[DatasetConfig, ...]:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError as error:
         raise DatasetConfigError(f"'{file}' does not exist (MAINTENANCE_DATASETS)") from error
+    except UnicodeDecodeError:
+        raise DatasetConfigError(f"'{file}': is not YAML: it is not text") from None
     try:
         content = load_yaml(text)
     except ValueError as error:
@@ -285,7 +288,10 @@ def _parse(
     if isinstance(declared, DatasetConfig):
         return declared
     if not isinstance(declared, Mapping):
-        raise DatasetConfigError(f"dataset number {number + 1} must be a mapping, got {declared!r}")
+        # What was given may be a URL with a password.
+        raise DatasetConfigError(
+            f"dataset number {number + 1} must be a mapping, got {type(declared).__name__}"
+        )
     name = repr(declared.get("key", f"number {number + 1}"))
     try:
         return DatasetConfig.model_validate(dict(declared), context=folder)

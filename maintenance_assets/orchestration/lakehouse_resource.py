@@ -9,22 +9,25 @@ from pydantic import Field
 from maintenance_assets.api.lakehouse import LakeDataset, Lakehouse
 from maintenance_assets.operations.lake_write import WriteResult
 from maintenance_assets.orchestration.catalog_work import version_metadata
+from maintenance_assets.orchestration.variables import filled_text, with_environment
 
 
 class LakehouseResource(dagster.ConfigurableResource):  # type: ignore[type-arg]
     """A catalog; opened anew by whoever asks."""
 
     catalog_uri: str
+    """`${VARIABLE}` keeps passwords out of what Dagster shows of its resources."""
     root: str | None = None
     storage_options: dict[str, Any] = Field(default_factory=dict)
+    """For the file system; `${VARIABLE}` as in `catalog_uri`."""
     lease_seconds: float = 600.0
 
     def open(self) -> Lakehouse:
         """The catalog, to be closed by the caller (or used in a `with` statement)."""
         return Lakehouse(
-            self.catalog_uri,
+            filled_text(self.catalog_uri),
             self.root,
-            storage_options=self.storage_options or None,
+            storage_options=with_environment(self.storage_options) or None,
             lease=timedelta(seconds=self.lease_seconds),
         )
 

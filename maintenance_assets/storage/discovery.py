@@ -102,6 +102,12 @@ def _directory(store: Store, path: str) -> str:
     return store.relative(posixpath.dirname(path))
 
 
+def require_directory(store: Store) -> None:
+    """An error where nothing is at the root, or a file."""
+    is_directory = os.path.isdir(store.root) if store.is_local else True
+    _require_directory(store, store.exists(store.root), is_directory)
+
+
 def _require_directory(store: Store, exists: bool, is_directory: bool) -> None:
     if not exists:
         raise FileNotFoundError(f"Dataset path '{store.shown}' does not exist")

@@ -4,7 +4,6 @@ import contextlib
 import errno
 import os
 import posixpath
-import re
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
 from maintenance_assets.errors import UnsupportedDatasetError
+from maintenance_assets.model.urls import shown_url, without_password
 from maintenance_assets.storage import local_paths
 
 I = TypeVar("I")  # noqa: E741
@@ -310,7 +310,7 @@ def open_store(
     shown = os.fspath(path)
     if not isinstance(shown, str):
         raise ValueError(f"path must be text, got {path!r}")
-    shown_safely = re.sub(r"://[^/@]*@", "://", shown)
+    shown_safely = shown_url(shown)
     if filesystem is not None and storage_options:
         raise ValueError("give filesystem or storage_options, not both")
     if filesystem is None:
@@ -318,28 +318,28 @@ def open_store(
     else:
         filesystem = _as_fsspec(filesystem)
         stripped = filesystem._strip_protocol(shown)
-    filesystem, stripped = _unwrapped(filesystem, stripped)
+    filesystem, stripped = _unwrapped(filesystem, stripped, shown_safely)
     if isinstance(filesystem, LocalFileSystem):
         return Store(filesystem, os.path.realpath(stripped), shown_safely)
-    return Store(filesystem, _canonical(stripped), shown_safely)
+    return Store(filesystem, _canonical(stripped, shown_safely), shown_safely)
 
 
 def location(path: object, store: Store) -> str:
     """Where a dataset is, so that it can be opened again: absolute, and without a password."""
     if store.is_local:
         return store.root
-    return re.sub(r"://[^/@]*:[^/@]*@", "://", str(path))
+    return without_password(str(path))
 
 
-def _unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
+def _unwrapped(filesystem: Any, path: str, shown: str) -> tuple[Any, str]:
     """The file system that holds the bytes: what is between it and us could be out of date."""
     if isinstance(filesystem, CachingFileSystem):
         raise UnsupportedDatasetError(
-            f"'{path}' is behind a cache ({type(filesystem).__name__}), which may show old bytes. "
+            f"'{shown}' is behind a cache ({type(filesystem).__name__}), which may show old bytes. "
             "Give the file system itself."
         )
     if isinstance(filesystem, DirFileSystem):
-        return _unwrapped(filesystem.fs, filesystem._join(path))
+        return _unwrapped(filesystem.fs, filesystem._join(path), shown)
     return filesystem, path
 
 
@@ -357,14 +357,16 @@ def _as_fsspec(filesystem: Any) -> Any:
     )
 
 
-def _canonical(path: str) -> str:
+def _canonical(path: str, shown: str) -> str:
     lead = "/" if path.startswith("/") else ""
+    if not path.strip("/"):
+        raise ValueError(f"path must name a directory, got '{shown}'")
     inner = path.strip("/").split("/")
     if "" in inner:  # a key of its own on an object store, and not the one without it
-        raise ValueError(f"path must not contain '//': '{path}'")
+        raise ValueError(f"path must not contain '//': '{shown}'")
     parts = [part for part in inner if part not in ("", ".")]
     if ".." in parts:
-        raise ValueError(f"path must not contain '..': '{path}'")
+        raise ValueError(f"path must not contain '..': '{shown}'")
     return lead + "/".join(parts)
 
 

@@ -43,6 +43,19 @@ def give_owner(path: str, owner: os.stat_result) -> bool:
     return (status.st_uid, status.st_gid) == (owner.st_uid, owner.st_gid)
 
 
+def readers(path: str) -> tuple[str, int] | None:
+    """Who may read a file; None where it is gone."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    if status.st_mode & stat.S_IROTH:
+        return ("all", 0)
+    if status.st_mode & stat.S_IRGRP:
+        return ("group", status.st_gid)
+    return ("owner", status.st_uid)
+
+
 def make_directories(path: str, model: str) -> None:
     """Make a directory and those above it; new ones get owner and rights of another."""
     if os.path.isdir(path):

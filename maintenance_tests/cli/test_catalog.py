@@ -57,6 +57,20 @@ def test_datasets_are_listed(of_catalog: Any, house: Lakehouse) -> None:
     assert "1 dataset(s)" in of_catalog("datasets", "list").out
 
 
+def test_declared_datasets_of_a_catalog_are_looked_at(
+    shell: Shell, house: Lakehouse, uri: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "datasets.yaml"
+    file.write_text(f"datasets:\n  - {{key: orders, catalog: '{uri}', engine: pyarrow}}\n")
+    house.dataset("orders").compact()
+    (found,) = shell("datasets", "check", file, "--open", "--json").json["datasets"]
+    assert (found["path"], found["files"]) == (f"{uri}#orders", 2)
+    file.write_text(f"datasets:\n  - {{key: returns, catalog: '{uri}', engine: pyarrow}}\n")
+    ran = shell("datasets", "check", file, "--open")
+    assert ran.code == 2
+    assert "dataset 'returns', field 'catalog': There is no dataset 'returns'" in ran.error
+
+
 def test_status_of_the_newest_version(of_catalog: Any, house: Lakehouse) -> None:
     house.dataset("orders").compact()
     house.dataset("orders").append({"id": [20], "day": ["a"], "price": [1.0]})

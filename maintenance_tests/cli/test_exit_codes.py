@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from botocore.exceptions import NoCredentialsError
 
 from maintenance_assets.cli.exits import Exit, exit_of_error, one_line
 from maintenance_assets.errors import (
@@ -36,6 +37,7 @@ from maintenance_tests.datasets import Lake, one_row_files
         (("optimize", "/nowhere", "--zorder", ""), "zorder_columns must name at least one column"),
         (("execute", "/nowhere/plan.json"), "Plan '/nowhere/plan.json' does not exist"),
         (("compact", "nothing://x"), "Protocol not known: nothing"),
+        (("compact", "memory://"), "path must name a directory, got 'memory://'"),
         (("status", "/nowhere", "--min-gain", "0"), "min_gain must be a whole number >= 1"),
         (("compact", "/nowhere", "--storage-option", "x"), "number 1 must be written key=value"),
         (("history", "/nowhere", "--backup-path", "/nowhere/b"), "cannot be kept in '/nowhere/b'"),
@@ -76,6 +78,23 @@ def test_another_format_is_refused_with_2(shell: Shell, local: Lake) -> None:
     assert "a Delta table" in ran.error
 
 
+@pytest.mark.parametrize("words", [(), ("--dry-run",)])
+def test_a_file_is_nothing_to_recover(shell: Shell, local: Lake, words: tuple[str, ...]) -> None:
+    local.write("a.parquet", {"id": [1]})
+    ran = shell("recover", f"{local.url}/a.parquet", *words)
+    assert ran.code == 2
+    assert ran.error.endswith("is a file. Give the directory that holds it.")
+
+
+def test_a_target_that_is_in_use_is_2_and_named(shell: Shell, local: Lake, tmp_path: Path) -> None:
+    one_row_files(local, 2)
+    one_row_files(Lake(str(tmp_path / "target")), 1)
+    ran = shell("repartition", local.url, tmp_path / "target", "--by", "id")
+    assert ran.code == 2
+    assert ran.error.startswith(f"Target '{tmp_path / 'target'}' is not empty: it holds '")
+    assert ran.error.endswith("give a new or an empty directory.")
+
+
 def test_a_link_that_leaves_the_dataset_is_refused(shell: Shell, tmp_path: Path) -> None:
     one_row_files(Lake(str(tmp_path / "lake")), 3)
     one_row_files(Lake(str(tmp_path / "other")), 3)
@@ -102,6 +121,48 @@ def test_a_busy_dataset_is_3_and_names_who_holds_it(shell: Shell, local: Lake) -
     assert "is being maintained by another process: compact run 01890000-0000-7000" in ran.error
     assert status.code == 0
     assert "busy: compact run 01890000" in status.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("new.csv", b"id,s\n1,a,b\n", "Expected 2 columns, got 3"),
+        ("new.csv", b"", "Empty CSV file"),
+        ("new.csv", b"id\nabc\n", "conversion error to int64: invalid value 'abc'"),
+        ("new.json", b"{", "JSON parse error"),
+        ("new.parquet", b"no parquet", "Parquet"),
+    ],
+)
+def test_new_rows_that_cannot_be_read_are_2_and_named(
+    shell: Shell, local: Lake, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    one_row_files(local, 2)
+    (tmp_path / name).write_bytes(content)
+    ran = shell("upsert", local.url, tmp_path / name, "--key", "id")
+    assert ran.code == 2
+    assert ran.error.startswith(f"new data '{tmp_path / name}' cannot be read: ")
+    assert message in ran.error
+
+
+def test_a_plan_that_cannot_be_saved_is_named_and_leaves_nothing(
+    shell: Shell, local: Lake, tmp_path: Path
+) -> None:
+    one_row_files(local, 2)
+    ran = shell("plan", local.url, "--save", tmp_path / "no" / "plan.json")
+    assert ran.code == 2
+    assert ran.error.startswith(f"Plan '{tmp_path}/no/plan.json' cannot be saved: there is no")
+    (tmp_path / "plans").mkdir()
+    ran = shell("plan", local.url, "--save", tmp_path / "plans")
+    assert ran.code == 1
+    assert f"'{tmp_path / 'plans'}'" in ran.error
+    assert [path.name for path in tmp_path.iterdir() if "tmp-" in path.name] == []
+
+
+def test_a_datasets_yaml_that_is_no_text_is_named(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "datasets.yaml").write_bytes(b"\xff\xfe\x00")
+    ran = shell("datasets", "check", tmp_path / "datasets.yaml")
+    assert ran.code == 2
+    assert ran.error == f"'{tmp_path / 'datasets.yaml'}': is not YAML: it is not text"
 
 
 def test_a_plan_that_is_a_directory_is_one_line(shell: Shell, tmp_path: Path) -> None:
@@ -160,6 +221,22 @@ def test_messages_are_unfolded() -> None:
     assert one_line(ValueError("a\n\n  b")) == "a b"
     assert one_line(OSError("disk\nfull")) == "OSError: disk full (--debug shows the trace)"
     assert one_line(MemoryError()) == "MemoryError: MemoryError (--debug shows the trace)"
+
+
+def test_errors_of_a_store_name_the_dataset_and_the_remedy() -> None:
+    denied = PermissionError("Access Denied")
+    assert one_line(denied, "s3://me:pw@bucket/lake") == (
+        "PermissionError: Access Denied ('s3://bucket/lake'; --debug shows the trace)"
+    )
+    named = OSError("'/lake/a' is broken")
+    assert one_line(named, "/lake") == "OSError: '/lake/a' is broken (--debug shows the trace)"
+    no_credentials = NoCredentialsError()
+    assert one_line(no_credentials, "s3://b/lake") == (
+        "NoCredentialsError: Unable to locate credentials ('s3://b/lake'; give credentials in the "
+        "environment or with --storage-option; --debug shows the trace)"
+    )
+    missing = ImportError("Please install gcsfs to access Google Storage")
+    assert "the extras s3, gcs and azure install" in one_line(missing, "gs://b/lake")
 
 
 def test_debug_shows_the_trace_before_the_line(shell: Shell) -> None:

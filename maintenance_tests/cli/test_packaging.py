@@ -19,14 +19,18 @@ import maintenance_assets
 from maintenance_tests.datasets import Lake, one_row_files
 
 PROJECT = Path(maintenance_assets.__file__).parents[1]
-SOURCES = ("maintenance_assets", "maintenance_tests", "examples", "docs")
+SOURCES = ("maintenance_assets", "maintenance_tests", "benchmarks", "examples", "docs")
 PAGES = (
     "pyproject.toml",
     "README.md",
     "LICENSE",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "Makefile",
     "dagster.yaml",
+    "datasets.yaml",
+    "requirements.lock",
+    "workspace.yaml",
 )
 
 pytestmark = pytest.mark.skipif(
@@ -149,6 +153,9 @@ def test_the_source_distribution_can_be_tested(built: Path) -> None:
     assert {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md"} <= names
     assert {"maintenance_assets/py.typed", "maintenance_tests/conftest.py"} <= names
     assert {"docs/README.md", "docs/images/asset.png", "CONTRIBUTING.md", "dagster.yaml"} <= names
+    # What the two commands of the README need, and the figures that it links to.
+    assert {"Makefile", "requirements.lock", "examples/demo.py"} <= names
+    assert {"benchmarks/__main__.py", "benchmarks/RESULTS.md"} <= names
 
 
 def test_the_version_is_said_in_one_voice(wheel: Path, installed: Path, tmp_path: Path) -> None:

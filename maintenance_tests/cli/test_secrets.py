@@ -105,6 +105,33 @@ def test_a_careless_error_of_a_store_is_printed_without_it(shell: Shell, lake: L
     assert "password=***" in ran.err
 
 
+def test_the_secrets_of_a_datasets_yaml_are_not_repeated(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCKED_WORD", SECRET)
+    monkeypatch.setattr(LockedFileSystem, "find", careless)
+    file = tmp_path / "datasets.yaml"
+    options = "storage_options: {password: '${LOCKED_WORD}'}"
+    file.write_text(f"datasets:\n  - {{key: a, path: 'locked:///lake', {options}}}\n")
+    ran = shell("datasets", "check", file, "--open", "--debug")
+    assert ran.code == 2
+    assert "LIST *** failed" in ran.err
+    assert SECRET not in ran.out + ran.err
+
+
+def careless(*arguments: object, **options: object) -> object:
+    raise OSError(f"LIST {SECRET} failed")
+
+
+def test_values_are_not_repeated_where_they_are_out_of_place(shell: Shell) -> None:
+    ran = shell("compact", "lake", "--storage-option", "key=abc", f"secret={SECRET}")
+    assert ran.code == 2
+    assert "unrecognized arguments: secret (see" in ran.err
+    ran = shell(f"ftp://me:{SECRET}@host/lake")
+    assert ran.code == 2
+    assert "s3cr3t" not in ran.err
+
+
 def test_a_password_in_a_url_is_not_repeated(shell: Shell) -> None:
     ran = shell("compact", f"nothing://user:{SECRET.replace('/', '')}@host/lake")
     assert ran.code == 2

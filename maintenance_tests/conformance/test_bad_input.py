@@ -445,7 +445,17 @@ def test_path_with_an_empty_segment_is_refused(engine: str) -> None:
     assert len(lake.files()) == 2
 
 
-def test_password_in_the_path_is_not_shown(engine: str) -> None:
-    with pytest.raises(FileNotFoundError) as caught:
-        Lake("memory://user:hunter2@host/missing").compact(engine)
-    assert "hunter2" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("url", "kind"),
+    [
+        ("memory://user:hunter2@host/missing", FileNotFoundError),
+        ("memory://user:hun/ter2@host/missing", FileNotFoundError),
+        ("memory://user:hunter2@host/a//b", ValueError),
+        ("memory://user:hunter2@host/a/../b", ValueError),
+        ("simplecache::memory://user:hunter2@host/a", UnsupportedDatasetError),
+    ],
+)
+def test_password_in_the_path_is_not_shown(engine: str, url: str, kind: type[Exception]) -> None:
+    with pytest.raises(kind) as caught:
+        Lake(url).compact(engine)
+    assert "ter2" not in str(caught.value)

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from maintenance_assets import (
+    IncompleteMaintenanceError,
     Lakehouse,
     compact,
     delete,
@@ -83,6 +84,46 @@ def test_files_and_directories_keep_owner_and_rights(
     after = {path: path.stat().st_ino for path in root.rglob("*.parquet")}
     assert after != before
     assert exposed(root) == []
+
+
+@pytest.fixture
+def with_a_private_file(root: Path) -> Path:
+    """The same, with one file that fewer may read than the others."""
+    os.chmod(root / "d=1" / "2.parquet", 0o600)
+    return root
+
+
+def test_files_that_different_users_may_read_are_not_merged(
+    with_a_private_file: Path, engine: str
+) -> None:
+    root = with_a_private_file
+    preview = compact(root, engine=engine, dry_run=True)
+    assert [len(failure.paths) for failure in preview.failures] == [4]
+    with pytest.raises(IncompleteMaintenanceError, match="may be read by different users"):
+        compact(root, engine=engine)
+    assert len(list((root / "d=1").iterdir())) == 4
+    assert len(list((root / "d=2").iterdir())) == 1
+    assert exposed(root) == ["lake/d=1/2.parquet 600"]
+    with pytest.raises(PermissionError, match=r"may be read by different users.*Nothing was"):
+        repartition(root, root.parent / "target", ["s"], engine=engine)
+    assert not (root.parent / "target").exists()
+
+
+def test_a_catalog_does_not_merge_them_either(with_a_private_file: Path) -> None:
+    root = with_a_private_file
+    with Lakehouse(f"sqlite:///{root.parent}/catalog.db") as house:
+        dataset = house.register("lake", root)
+        with pytest.raises(IncompleteMaintenanceError, match="may be read by different users"):
+            dataset.compact()
+        live = [file.path for file in dataset.live_files()]
+    assert sum("d=1/" in path for path in live) == 4
+    assert sum("d=2/" in path for path in live) == 1
+
+
+def test_rights_to_write_do_not_keep_files_apart(root: Path) -> None:
+    os.chmod(root / "d=1" / "2.parquet", 0o440)
+    compact(root)
+    assert len(list((root / "d=1").iterdir())) == 1
 
 
 def test_a_copy_in_another_layout_is_as_private(root: Path, engine: str) -> None:

@@ -163,7 +163,7 @@ def test_a_missing_field_is_named() -> None:
 
 
 def test_something_else_than_a_mapping_is_refused() -> None:
-    with pytest.raises(DatasetConfigError, match="dataset number 1 must be a mapping, got 'x'"):
+    with pytest.raises(DatasetConfigError, match="dataset number 1 must be a mapping, got str"):
         parse_datasets(["x"])  # type: ignore[list-item]
 
 
@@ -184,6 +184,13 @@ def test_a_secret_is_not_repeated_in_the_message() -> None:
 def test_a_password_in_a_path_is_not_shown() -> None:
     dataset = DatasetConfig(key="a", path="ftp://me:hunter2@host/x")
     assert dataset.shown_path == "ftp://host/x"
+    unescaped = DatasetConfig(key="a", path="s3://KEY:hun/ter2@bucket/x")
+    assert unescaped.shown_path == "s3://bucket/x"
+
+
+def test_storage_options_are_not_in_what_a_log_says_of_a_dataset() -> None:
+    dataset = DatasetConfig(key="a", path="s3://bucket/x", storage_options={"secret": "hunter2"})
+    assert "hunter2" not in repr(dataset)
 
 
 def test_variables_are_filled_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster
 import pyarrow as pa
+import pytest
 
 from maintenance_assets import Lakehouse
 from maintenance_assets.orchestration.lakehouse_resource import (
@@ -27,6 +28,25 @@ def counts(trades: pa.Table) -> Any:
 def checked(house: LakehouseResource) -> int:
     with house.open() as lakehouse:
         return lakehouse.dataset("trades").read(where="day = 'a'").num_rows
+
+
+def test_passwords_come_from_the_environment_when_a_catalog_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAKE_FOLDER", str(tmp_path))
+    monkeypatch.setenv("LAKE_SECRET", "hunter2hunter2")
+    catalog = LakehouseResource(
+        catalog_uri="sqlite:///${LAKE_FOLDER}/catalog.db",
+        root="memory://resource-lake",
+        storage_options={"secret": "${LAKE_SECRET}"},
+    )
+    with catalog.open() as house:
+        house.create_dataset("a", {"id": "int64"})
+    assert (tmp_path / "catalog.db").exists()
+    assert "hunter2" not in repr(catalog)
+    monkeypatch.delenv("LAKE_SECRET")
+    with pytest.raises(ValueError, match="LAKE_SECRET is not set"):
+        catalog.open()
 
 
 def test_assets_hand_each_other_versions_of_catalog_datasets(tmp_path: Path) -> None:
