@@ -39,6 +39,7 @@ from maintenance_assets.planning.change_plan import (
 )
 from maintenance_assets.planning.changes import Finder, Merging
 from maintenance_assets.planning.partitions import PartitionFilter, parse_partition_filter
+from maintenance_assets.planning.repartitioning import check_lengths
 from maintenance_assets.storage.backups import (
     discard_backup,
     open_backups,
@@ -253,6 +254,8 @@ class ChangeRun:
         if isinstance(changes.rule, Merging):
             changes = replace(changes, rule=replace(changes.rule, source=f"{run}/{_SOURCE}"))
         self._refuse_outside(changes, survey)
+        if self.store.is_local:
+            check_lengths(sorted(changes.directories))
         plan = plan_change(survey, changes, self.compression, run)
         wider = self.surveyor.widened(survey, plan.emptied) if plan.emptied else survey
         return plan if wider is survey else plan_change(wider, changes, self.compression, run)

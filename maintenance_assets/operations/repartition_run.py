@@ -32,7 +32,7 @@ from maintenance_assets.operations.repartition_plan import (
     plan_repartition,
     predicted_rows,
 )
-from maintenance_assets.operations.repartition_verify import verify_outcome
+from maintenance_assets.operations.repartition_verify import require_all_rows, verify_outcome
 from maintenance_assets.operations.results import RepartitionResult
 from maintenance_assets.operations.verify import verify_files
 from maintenance_assets.planning.packing import Load, output_count
@@ -224,6 +224,8 @@ class RepartitionRun:
     ) -> tuple[DataFile, ...]:
         """Compare what was written with what was to be: rows, their content, schema, metadata."""
         verify_outcome(task, outcome)
+        if self.in_place and self.request.validate:
+            require_all_rows(outcome)
         check_lengths([part.directory for part in outcome.parts] if self.target.is_local else [])
         listed = {entry.path: entry for entry in self.target.find(staging)}
         missing = [part.path for part in outcome.parts if part.path not in listed]

@@ -24,6 +24,17 @@ def verify_outcome(task: RepartitionTask, outcome: RepartitionOutcome) -> None:
         raise VerificationError(_difference(Digest(task.total_rows), expected))
 
 
+def require_all_rows(outcome: RepartitionOutcome) -> None:
+    """For where the source goes at once: rows that a function left out would be nowhere."""
+    written = sum(part.rows for part in outcome.parts)
+    if written != outcome.rows_read:
+        raise VerificationError(
+            f"transform_fn made {written} row(s) of {outcome.rows_read}, and in place there is no "
+            "other copy of them. Nothing was changed; choose another target, or pass "
+            "validate=False if that is what you want"
+        )
+
+
 def _verify_directories(task: RepartitionTask, outcome: RepartitionOutcome) -> None:
     found: defaultdict[str, Digest] = defaultdict(Digest)
     for part in outcome.parts:

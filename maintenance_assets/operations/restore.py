@@ -22,6 +22,7 @@ from maintenance_assets.storage.backups import (
     open_backups,
     read_backup,
     restored_mark,
+    restored_versions,
     unmark_restored,
 )
 from maintenance_assets.storage.discovery import list_dataset, summaries_above
@@ -130,13 +131,25 @@ class _Restore:
 
     def _publish(self, lease: Lease, run_id: str, leaving: list[Listed]) -> PublishMode:
         inputs = [InputEntry(self.store.relative(file.path), file.version) for file in leaving]
-        groups = groups_by_directory(inputs, self._stage(run_id))
-        mark_restored(self.backups, self.backup.backup_id)
+        staged = self._stage(run_id)
+        groups = groups_by_directory(inputs, staged)
+        self._mark({output.final: output.staged for output in staged})
         summaries = (*list_dataset(self.store).metadata_files, *summaries_above(self.store))
         published = publish(self.store, lease, run_id, "restore", groups, summaries, atomic=True)
         for _, why in (*published.conflicts, *published.denied):
             raise BackupError(f"Backup '{self.backup.backup_id}' was not restored: {why}")
+        try:
+            # Some stores give a file that is moved another version.
+            self._mark({output.final: output.final for output in staged})
+        except OSError as error:
+            logger.warning("older backups may not know these files for theirs: %s", error)
         return published.mode
+
+    def _mark(self, places: Mapping[str, str]) -> None:
+        """Note the versions of files, by their names in the dataset, where they are now."""
+        found = {name: self.store.stat(self.store.path(place)) for name, place in places.items()}
+        versions = {name: listed.version for name, listed in found.items() if listed is not None}
+        mark_restored(self.backups, self.backup.backup_id, versions)
 
     def _stage(self, run_id: str) -> list[OutputEntry]:
         """Copies, never links: what is in a backup must not change with the dataset."""
@@ -179,8 +192,9 @@ class _Restore:
         if listed is None or listed.size_bytes != file.size_bytes:
             return None
         # A copy elsewhere has the same bytes and versions of its own.
-        known = file.version and not self.moved
-        return None if known and listed.version != file.version else listed
+        if not file.version or self.moved or listed.version == file.version:
+            return listed
+        return listed if listed.version in restored_versions(self.backups, file.path) else None
 
     def _in_the_way(self, file: BackupFile) -> str:
         if not self.backup.outputs or self._is_untouched():

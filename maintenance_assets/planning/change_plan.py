@@ -72,6 +72,12 @@ class Changes:
     inserted: Mapping[str, int]
     """New rows, by directory."""
 
+    @property
+    def directories(self) -> frozenset[str]:
+        """Where rows come to that were not there."""
+        moved = (directory for outcome in self.outcomes for directory, _ in outcome.moved)
+        return frozenset((*moved, *self.inserted))
+
 
 @dataclass(frozen=True, slots=True)
 class ChangePlan:

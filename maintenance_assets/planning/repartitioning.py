@@ -136,10 +136,12 @@ def check_lengths(directories: Sequence[str]) -> None:
     """Raise where a file system has no room for the name of a directory."""
     for directory in directories:
         for segment in directory.split("/"):
-            if len(segment.encode()) > _LONGEST_NAME:
+            # A directory that exists may have a name that is no text.
+            size = len(segment.encode(errors="surrogateescape"))
+            if size > _LONGEST_NAME:
                 raise ValueError(
-                    f"the partition '{segment[:60]}...' has a name of {len(segment.encode())} "
-                    f"bytes; a file system takes {_LONGEST_NAME}. Choose another partition column"
+                    f"the partition '{segment[:60]}...' has a name of {size} bytes; a file system "
+                    f"takes {_LONGEST_NAME}. Choose another partition column, or a shorter value"
                 )
 
 

@@ -101,9 +101,19 @@ def seal_backup(backup: Store, store: Store, made: Backup) -> None:
     _write_manifest(backup, replace(made, outputs=outputs))
 
 
-def mark_restored(backup: Store, backup_id: str) -> None:
-    """Note that a backup is being restored: twice, its rows would be there twice."""
-    backup.write_durably(_mark(backup, backup_id), b"{}")
+def mark_restored(backup: Store, backup_id: str, versions: Mapping[str, str]) -> None:
+    """Note that a backup is being restored, and which versions its files get by that.
+
+    Twice, its rows would be there twice; and the operation that had written these files before can
+    only be taken back as well if they are known for its own.
+    """
+    backup.write_durably(_mark(backup, backup_id), json.dumps(dict(versions)).encode())
+
+
+def restored_versions(backup: Store, path: str) -> frozenset[str]:
+    """The versions in which backups that were restored have brought a file back."""
+    found = (_marked_versions(backup, each).get(path) for each in backup_ids(backup))
+    return frozenset(version for version in found if version is not None)
 
 
 def unmark_restored(backup: Store, backup_id: str) -> None:
@@ -171,6 +181,14 @@ def copy_file(source: Store, path: str, target: Store, copy: str, *, link: bool 
     else:
         with source.fs.open(path, "rb") as reader, target.open_output(copy) as writer:
             shutil.copyfileobj(reader, writer, _PART_BYTES)
+
+
+def _marked_versions(backup: Store, backup_id: str) -> dict[str, str]:
+    try:
+        found = json.loads(backup.read_bytes(_mark(backup, backup_id)))
+    except (FileNotFoundError, ValueError):  # what cannot be read vouches for nothing
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _mark(backup: Store, backup_id: str) -> str:

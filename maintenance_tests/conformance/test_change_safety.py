@@ -108,6 +108,27 @@ def test_a_backup_is_restored_once_and_where_it_belongs(local: Lake, tmp_path: P
     assert sorted(local.column("id")) == [1, 2, 3, 4]
 
 
+def test_changes_of_the_same_rows_are_taken_back_one_after_the_other(
+    lake: Lake, tmp_path: Path
+) -> None:
+    two_partitions(lake)
+    options: dict[str, Any] = {
+        "backup_path": str(tmp_path / "backups"),
+        "storage_options": dict(lake.storage_options) or None,
+    }
+    states, changes = [], []
+    for change in (
+        lambda: update(lake.url, "id = 1", {"v": "x"}, **options),
+        lambda: delete(lake.url, "id = 2", **options),
+        lambda: update(lake.url, "id IN (1, 3)", {"p": "2", "v": "y"}, **options),
+    ):
+        states.append(lake.tree())
+        changes.append(change())
+    for state, changed in zip(reversed(states), reversed(changes), strict=True):
+        restore(lake.url, changed.backup_id or "", **options)
+        assert lake.tree() == state
+
+
 def test_a_moved_dataset_can_be_restored_by_saying_so(local: Lake, tmp_path: Path) -> None:
     two_partitions(local)
     backups = str(tmp_path / "backups")

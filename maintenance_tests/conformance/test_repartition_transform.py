@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from maintenance_assets import repartition
-from maintenance_assets.errors import RewriteError
+from maintenance_assets.errors import RewriteError, VerificationError
 from maintenance_tests.datasets import Lake
 
 
@@ -86,6 +86,25 @@ def test_rows_that_a_function_drops_or_adds_are_counted(
     result = repartition(local.url, target.url, ["id"], engine=engine, transform_fn=some_twice)
     assert (result.stats.rows_read, result.stats.rows_written) == (30, 11)
     assert target.column("name", "id=25") == ["n25", "n25"]
+
+
+def test_in_place_a_function_may_not_drop_rows_unless_nothing_is_validated(
+    engine: str, local: Lake
+) -> None:
+    write_numbers(local)
+    before = local.tree()
+
+    def some(rows: pl.DataFrame) -> pl.DataFrame:
+        return rows.filter(pl.col("id") >= 20)
+
+    with pytest.raises(VerificationError, match=r"made 10 row\(s\) of 30, and in place"):
+        repartition(local.url, local.url, ["id"], engine=engine, transform_fn=some)
+    assert local.tree() == before
+    result = repartition(
+        local.url, local.url, ["id"], engine=engine, transform_fn=some, validate=False
+    )
+    assert (result.stats.rows_read, result.stats.rows_written) == (30, 10)
+    assert sorted(local.column("id")) == list(range(20, 30))
 
 
 def test_a_function_that_drops_all_rows_leaves_the_schema(local: Lake, target: Lake) -> None:

@@ -83,6 +83,23 @@ def test_update_keeps_a_moved_row_inside(home: Path, value: str) -> None:
     assert sorted(lake.column("name")) == sorted([value] + ["plain"] * (len(WICKED) - 1))
 
 
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_value_too_long_for_a_directory_is_refused_before_anything_is_written(
+    home: Path, dry_run: bool
+) -> None:
+    lake = start(home)
+    before, backups = lake.tree(), home / "backups"
+    new = pa.table({"id": [99], "name": ["é" * 126]})
+    for change in (
+        lambda: update(lake.url, "id = 1", {"name": "x" * 251}, dry_run=dry_run),
+        lambda: upsert(lake.url, new, ["id"], backup_path=backups, dry_run=dry_run),
+    ):
+        with pytest.raises(ValueError, match="a file system takes 255"):
+            change()
+    assert lake.tree() == before
+    assert not backups.exists()
+
+
 def test_a_catalog_keeps_them_inside(home: Path) -> None:
     with Lakehouse(f"sqlite:///{home}/catalog.db") as house:
         rows = {"id": list(range(len(WICKED))), "name": WICKED}
