@@ -217,6 +217,14 @@ def test_categories_that_do_not_fit_their_index_are_named(local: Lake) -> None:
     assert local.tree() == before
 
 
+@pytest.mark.parametrize("name", [".x", "a.b"])
+def test_nested_name_that_looks_like_a_path_is_a_key(local: Lake, name: str) -> None:
+    column = pa.StructArray.from_arrays([pa.array([3, 1, 2, 0]), pa.array([9] * 4)], [name, "x"])
+    local.write("a.parquet", pa.table({"row": range(4), "k": column}))
+    cluster(local, [f"k.{name}"], rows=2)
+    assert local.column("row") == [3, 1, 2, 0]
+
+
 def test_nested_text_that_is_not_utf8_is_a_key(local: Lake) -> None:
     codes = [bytes([255, n]) for n in range(40)]
     text = pa.Array.from_buffers(pa.string(), 40, pa.array(codes).buffers())
