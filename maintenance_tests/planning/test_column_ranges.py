@@ -60,7 +60,7 @@ def test_text_that_is_not_utf8_has_no_range(local: Lake) -> None:
     ("values", "numbers"), [([1.0, 2.0, NAN, NAN, NAN, None], (1.0, 2.0)), ([NAN, NAN], ())]
 )
 def test_row_groups_of_nan_alone_have_no_range(local: Lake, values: Any, numbers: Any) -> None:
-    """Readers have to open them, so nothing is said of the file; but the other numbers are known."""
+    """Readers have to open them, so nothing is said of the file but of its other numbers."""
     local.write("a.parquet", {"k": values}, row_group_size=2)
     found = ranges_of(local, "k")["k"]
     assert (found.low, found.high, found.all_null) == (None, None, False)
