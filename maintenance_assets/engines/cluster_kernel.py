@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.dictionaries import OrderedCategories
+from maintenance_assets.engines.dictionaries import OrderedCategories, with_own_values
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.range_buckets import (
     RangeBuckets,
@@ -263,7 +263,8 @@ def _split(
     whole = joined(batches).take(pa.array(order))
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
-        yield int(ordered[begin]), whole.slice(begin, end - begin)
+        # Each part goes its own way, into blocks and runs: a large dictionary would go with all.
+        yield int(ordered[begin]), with_own_values(whole.slice(begin, end - begin))
 
 
 def routed_batches(
