@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from maintenance_assets.engines.conform import conform_batch
-from maintenance_assets.engines.dictionaries import OrderedCategories
+from maintenance_assets.engines.dictionaries import OrderedCategories, with_own_values
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.range_buckets import (
     RangeBuckets,
@@ -19,7 +19,7 @@ from maintenance_assets.engines.range_buckets import (
     without_position,
 )
 from maintenance_assets.engines.read_kernel import read_file
-from maintenance_assets.engines.sample_kernel import key_columns, key_schema
+from maintenance_assets.engines.sample_kernel import key_columns, key_schema, null_columns
 from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.engines.write_kernel import write_files
 from maintenance_assets.errors import RewriteError
@@ -34,6 +34,7 @@ from maintenance_assets.planning.clustering import (
     StretchCounter,
     Stretches,
     cells_of,
+    cells_of_values,
     cut,
     starts_of_files,
 )
@@ -211,14 +212,13 @@ def cells_of_file(
     """The cells of all rows of a file, from its key columns alone."""
     clustering = clustering_of(group)
     columns = key_columns(file, clustering.columns)
-    schema = key_schema(group.schema, clustering.columns)
     if columns:
+        schema = key_schema(group.schema, clustering.columns)
         for batch in read_file(file, schema, access, batch_bytes, columns):
             yield cells_of(clustering, batch)
         return
     # Without any of the columns, all rows are null in all of them.
-    nulls = [pa.nulls(1, field.type) for field in schema]
-    cell = cells_of(clustering, pa.RecordBatch.from_arrays(nulls, names=schema.names))
+    cell = cells_of_values(clustering, null_columns(group.schema, clustering.columns, 1))
     for start in range(0, file.num_rows, _COUNT_ROWS):
         yield np.repeat(cell, min(_COUNT_ROWS, file.num_rows - start))
 
@@ -263,7 +263,8 @@ def _split(
     whole = joined(batches).take(pa.array(order))
     begins = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))
     for begin, end in zip(begins, [*begins[1:], len(ordered)], strict=True):
-        yield int(ordered[begin]), whole.slice(begin, end - begin)
+        # Each part goes its own way, into blocks and runs: a large dictionary would go with all.
+        yield int(ordered[begin]), with_own_values(whole.slice(begin, end - begin))
 
 
 def routed_batches(

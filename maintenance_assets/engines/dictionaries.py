@@ -100,6 +100,14 @@ def written_form(array: Any, type_: Any) -> Any:
     return pa.DictionaryArray.from_arrays(indices, array.dictionary.take(used))
 
 
+def with_own_values(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A slice of a larger batch without the dictionary values of the other rows."""
+    if not has_dictionary(batch.schema):
+        return batch
+    columns = [written_form(column, column.type) for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
 def as_written(parts: Sequence[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
     """Parts of larger batches as one table, in the types they are written in."""
     if not has_dictionary(parts[0].schema):

@@ -13,7 +13,12 @@ from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.engines.read_kernel import has_variable_width, open_parquet
 from maintenance_assets.errors import RewriteError
 from maintenance_assets.model.files import DataFile
-from maintenance_assets.planning.orderable import find_path, orderable_column
+from maintenance_assets.planning.orderable import (
+    find_path,
+    orderable,
+    orderable_column,
+    type_at,
+)
 
 SAMPLE_ROWS = 128 * 1024
 _ALL_ROWS = 2 * 1024 * 1024
@@ -47,6 +52,16 @@ def _pruned(fields: list[Any], paths: Sequence[tuple[str, ...]]) -> list[Any]:
 def key_columns(file: DataFile, columns: Sequence[str]) -> list[str]:
     """The columns among these that a file has, as its reader takes them."""
     return [column for column in columns if file.has_column(column)]
+
+
+def null_columns(schema: pa.Schema, columns: Sequence[str], rows: int) -> list[Array]:
+    """These columns in plain form for rows that have none of them.
+
+    Not by way of a batch: where the schema has none of them either, that would have no rows.
+    """
+    paths = [find_path(schema, column) for column in columns]
+    types = [pa.null() if path is None else type_at(schema, path) for path in paths]
+    return [orderable(pa.nulls(rows, type_)) for type_ in types]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +147,7 @@ def _read_rows(
     """Some rows of a row group, in their order; never all of its values at once."""
     there = key_columns(file, columns)
     if not there:
-        nulls = [pa.nulls(len(rows), field.type) for field in schema]
-        batch = pa.RecordBatch.from_arrays(nulls, schema=schema)
-        yield [orderable_column(batch, column) for column in columns]
+        yield null_columns(schema, columns, len(rows))
         return
     at_a_time = _WIDE_BATCH_ROWS if has_variable_width(file, there) else _BATCH_ROWS
     start = 0

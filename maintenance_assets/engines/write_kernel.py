@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from maintenance_assets.engines.dictionaries import as_written
 from maintenance_assets.engines.dictionary_choice import with_useful_dictionaries
 from maintenance_assets.engines.protocol import FileAccess
 from maintenance_assets.errors import RewriteError
@@ -150,7 +151,8 @@ class Cutter:
             size += part.nbytes
         if not taken:
             raise RewriteError("the sources hold fewer rows than their footers say")
-        return pa.Table.from_batches(taken, self._schema)
+        # A batch is larger than a row group may be: each would hold the dictionary of all of it.
+        return as_written(taken, self._schema)
 
     def _next(self) -> pa.RecordBatch | None:
         if self._rest is not None:

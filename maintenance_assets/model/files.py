@@ -82,6 +82,9 @@ class ColumnRange:
     all_null: bool = False
     no_nulls: bool = False
     """Every row has a value."""
+    numbers: tuple[Any, ...] | None = None
+    """Where the footer does not say, for some row groups hold nothing but NaN: the bounds of the
+    others, or nothing where there are no others."""
 
 
 @dataclass(frozen=True, slots=True)

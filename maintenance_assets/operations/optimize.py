@@ -184,6 +184,8 @@ class ClusteringPlanner:
         report: ProgressCallback,
     ) -> OptimizePlan:
         """The same for the partitions that these files are, whatever else is in the dataset."""
+        if not members:
+            return self._finished(snapshot, _Parts())
         policies = self._policies(snapshot, store, [files[0].directory for files in members])
         plan = _Parts()
         members = [part for files in members for part in optimize_groups(files)]
@@ -199,11 +201,11 @@ class ClusteringPlanner:
         """For each directory the columns that are not the same in all its rows."""
         schemas = {f.schema.fingerprint: f.schema.arrow for f in snapshot.files}.values()
         in_path = {name: known_partition_keys([store.relative(name)]) for name in directories}
-        everywhere = frozenset.intersection(*in_path.values())
+        in_some_path = frozenset[str]().union(*in_path.values())
         in_files = [
             column
             for column in self.policy.columns
-            if column not in everywhere or any(find_path(schema, column) for schema in schemas)
+            if column not in in_some_path or any(find_path(schema, column) for schema in schemas)
         ]
         check_columns(schemas, in_files)
         found = {

@@ -27,6 +27,9 @@ _SPARE_BITS = 3
 _CELL_SPARE_BITS = 8
 _MOST_CELL_BITS = 26
 """How exactly rows are placed: a few hundred cells per row group."""
+_MOST_PER_COUNT = 16
+"""Cells up to the last one for each that is counted: an array of them all is sooner made than a
+sort, but of a long curve it would be hundreds of megabytes for each file."""
 _STRETCH_SPARE_BITS = 6
 _MOST_STRETCH_BITS = 18
 """Stretches for each output: the fewer, the more cells have to be counted file by file."""
@@ -93,9 +96,15 @@ class CellCounts:
         """The sum of several counts."""
         if not parts:
             return cls(np.array([], np.uint32), np.array([], np.int64))
+        if len(parts) == 1:
+            return parts[0]
         cells = np.concatenate([part.cells for part in parts])
+        counts = np.concatenate([part.counts for part in parts])
         # Floats, but of counts: exact far beyond any number of rows.
-        sums = np.bincount(cells, np.concatenate([part.counts for part in parts]))
+        if len(cells) * _MOST_PER_COUNT <= cells.max(initial=0):
+            found, where = np.unique(cells, return_inverse=True)
+            return cls(found, np.bincount(where, counts).astype(np.int64))
+        sums = np.bincount(cells, counts)
         found = np.flatnonzero(sums)
         return cls(found.astype(np.uint32), sums[found].astype(np.int64))
 

@@ -34,12 +34,14 @@ def column_ranges(
     Nothing about a name that several columns have. NaN is never part of a range.
     """
     groups = range(metadata.num_row_groups) if row_groups is None else row_groups
+    leaves_nan_out = _leaves_nan_out(metadata)
     found = []
     for column in columns:
         leaf = _leaf(schema, column)
         if leaf is not None and is_orderable(leaf.type):
             chunks = [metadata.row_group(index) for index in groups]
-            found.append(_range(chunks, leaf, column, schema.leaves[leaf.index]))
+            stored = schema.leaves[leaf.index]
+            found.append(_range(chunks, leaf, column, stored, leaves_nan_out))
     return tuple(found)
 
 
@@ -51,7 +53,20 @@ def _leaf(schema: FileSchema, column: str) -> Leaf | None:
     return leaf_of(schema.arrow, column)
 
 
-def _range(groups: Sequence[Any], leaf: Leaf, column: str, stored: str) -> ColumnRange:
+def _leaves_nan_out(metadata: Any) -> bool:
+    """Whether floats without bounds are all NaN: other writers tell none as soon as one is."""
+    try:
+        return (metadata.created_by or "").startswith("parquet-cpp-arrow ")
+    except UnicodeDecodeError:
+        return False
+
+
+def _range(
+    groups: Sequence[Any], leaf: Leaf, column: str, stored: str, leaves_nan_out: bool
+) -> ColumnRange:
+    type_ = plain_type(leaf.type)
+    may_be_nan = leaves_nan_out and pa.types.is_floating(type_)
+    has_nan_alone = False
     lows, highs = [], []
     for group in groups:
         statistics = group.column(leaf.index).statistics
@@ -59,11 +74,17 @@ def _range(groups: Sequence[Any], leaf: Leaf, column: str, stored: str) -> Colum
             return ColumnRange(column, None, None)
         if statistics.has_null_count and statistics.null_count == group.num_rows:
             continue
-        bounds = _bounds(statistics, plain_type(leaf.type), stored)
+        if may_be_nan and not statistics.has_min_max:
+            has_nan_alone = True
+            continue
+        bounds = _bounds(statistics, type_, stored)
         if bounds is None:
             return ColumnRange(column, None, None)
         lows.append(bounds[0])
         highs.append(bounds[1])
+    if has_nan_alone:
+        numbers = (_extreme(lows, 0), _extreme(highs, -1)) if lows else ()
+        return ColumnRange(column, None, None, numbers=numbers)
     if not lows:
         return ColumnRange(column, None, None, all_null=True)
     return ColumnRange(column, _extreme(lows, 0), _extreme(highs, -1))

@@ -161,7 +161,9 @@ def settled(assessment: Assessment) -> str | None:
     first = layouts[0]
     if first is None or None in layouts:
         return None
-    if any(is_oversized(file, partition.policy.targets) for file in files):
+    # Where more files would not come of it, rows are longer in some: they would be cut as they are.
+    is_large = any(is_oversized(file, partition.policy.targets) for file in files)
+    if is_large and len(assessment.fresh.group.output_rows) > len(files):
         return None
     found = assessment.before
     is_one_run = len({layout.run for layout in layouts if layout}) == 1
@@ -293,8 +295,10 @@ def is_good(found: Sequence[ColumnOverlap], fresh: Sequence[ColumnOverlap]) -> b
     if not all(overlap.is_known for overlap in found):
         return False
     # Column by column: in a sum, one of few values would outweigh all others.
-    times = [is_.depth / max(1e-9, new.depth) for is_, new in zip(found, fresh, strict=True)]
-    return max(times) <= _NO_COLUMN_WORSE and sum(times) <= GOOD_ENOUGH * len(times)
+    # One without values tells nothing, and in the mean it would stand in for another.
+    pairs = [(is_, new) for is_, new in zip(found, fresh, strict=True) if new.depth > 0]
+    times = [is_.depth / new.depth for is_, new in pairs]
+    return max(times, default=0) <= _NO_COLUMN_WORSE and sum(times) <= GOOD_ENOUGH * len(times)
 
 
 def _is_as_written(found: Sequence[ColumnOverlap], layout: Layout) -> bool:

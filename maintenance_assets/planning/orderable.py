@@ -141,7 +141,7 @@ def orderable_column(batch: Any, column: str) -> Array:
         return pa.nulls(batch.num_rows, pa.int64())
     array = batch.column(batch.schema.get_field_index(path[0]))
     for name in path[1:]:
-        array = pc.struct_field(array, name)
+        array = pc.struct_field(array, array.type.get_field_index(name))
     return orderable(array)
 
 

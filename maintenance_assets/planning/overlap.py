@@ -22,8 +22,8 @@ Array = Any
 Boxes = Any
 """numpy, files x columns x 2: first and last id.
 
-A file without any value in a column has first > last, where first is the id of its nulls; one
-whose footer does not tell has UNKNOWN as its first.
+A file without any value in a column has first > last, where first is the id of its NaN or nulls;
+one whose footer does not tell has UNKNOWN as its first.
 """
 UNKNOWN = -1
 _NOWHERE = 1 << 40
@@ -74,7 +74,7 @@ def predicted_boxes(
         ids, valid = ids_of(ranks, values), _is_number(values)
         for index, part in enumerate(parts):
             found = ids[part][valid[part]]
-            bounds = (found.min(), found.max()) if len(found) else _all_null(ranks)
+            bounds = (found.min(), found.max()) if len(found) else _no_value(ids[part].min())
             boxes[index, column] = bounds
     return boxes
 
@@ -97,7 +97,7 @@ def touching(boxes: Boxes, others: Boxes) -> Any:
     if not len(others):
         return np.zeros(len(boxes), bool)
     met = np.zeros(len(boxes), bool)
-    # Nulls are where their id is.
+    # NaN and nulls are where their id is.
     first, last = boxes[:, :, 0], boxes.max(axis=2)
     for low, high in zip(others[:, :, 0], others.max(axis=2), strict=True):
         met |= ((first <= high) & (last >= low)).all(axis=1)
@@ -118,22 +118,25 @@ def _box(
         return _NOWHERE, _NOWHERE - 1
     if found is None:
         # A column that the file does not have is null in all its rows.
-        return unknown if file.has_column(ranks.column) else _all_null(ranks)
+        return unknown if file.has_column(ranks.column) else _no_value(ranks.null)
     if found.all_null:
-        return _all_null(ranks)
-    if found.low is None or found.high is None:
+        return _no_value(ranks.null)
+    if found.numbers == ():
+        return _no_value(ranks.nan)
+    low, high = found.numbers or (found.low, found.high)
+    if low is None or high is None:
         return unknown
     try:
         # Files may hold narrower types than all of them together.
-        bounds = orderable(pa.array([found.low, found.high], found.low.type).cast(type_))
+        bounds = orderable(pa.array([low, high], low.type).cast(type_))
         first, final = ids_of(ranks, bounds)
     except (pa.ArrowException, TypeError):
         return unknown  # of a type that cannot be compared with the rest
     return int(first), int(final)
 
 
-def _all_null(ranks: ColumnRanks) -> tuple[int, int]:
-    return ranks.null, ranks.null - 1
+def _no_value(id_: Any) -> tuple[int, int]:
+    return int(id_), int(id_) - 1
 
 
 def _is_number(values: Array) -> Any:

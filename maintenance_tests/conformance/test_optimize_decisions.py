@@ -99,6 +99,31 @@ def test_all_null_append_goes_where_nulls_are(local: Lake) -> None:
     assert sorted(local.column("row")) == list(range(ROWS + 1))
 
 
+def test_row_groups_of_nan_do_not_spread_an_addition(local: Lake) -> None:
+    """Footers tell no range of these: that must not look like one that reaches everywhere."""
+    random = np.random.default_rng(5)
+    x = np.where(random.random(ROWS) < 0.3, np.nan, random.random(ROWS))
+    table = numbers().append_column("x", pa.array(x))
+    clustered(local, table, ("a", "x"))
+    assert cluster(local, ("a", "x")).stats.compacted_file_count == 0
+    later = pa.array(range(10**6, 10**6 + 100))
+    local.write("n.parquet", table.slice(0, 100).set_column(1, "a", later))
+    (decision,) = cluster(local, ("a", "x")).decisions
+    assert decision.action == "incremental"
+    assert decision.rewritten <= 4
+
+
+def test_append_of_nan_alone_goes_where_nan_is(local: Lake) -> None:
+    random = np.random.default_rng(5)
+    x = np.where(random.random(ROWS) < 0.3, np.nan, random.random(ROWS))
+    clustered(local, numbers().append_column("x", pa.array(x)), ("x",))
+    local.write("n.parquet", {"row": [ROWS], "a": [0], "b": [0], "x": [float("nan")]})
+    (decision,) = cluster(local, ("x",)).decisions
+    assert decision.action == "incremental"
+    assert decision.rewritten < 9
+    assert sorted(local.column("row")) == list(range(ROWS + 1))
+
+
 def test_append_all_over_the_place_is_named_as_the_reason(local: Lake) -> None:
     clustered(local)
     local.write("new.parquet", numbers().slice(0, 50))
@@ -121,6 +146,20 @@ def test_outputs_that_compress_well_are_not_small(local: Lake) -> None:
     (decision,) = optimize(local.url, ["a"], **options).decisions
     assert decision.action == "incremental"
     assert decision.rewritten <= 2
+
+
+def test_files_of_longer_rows_are_not_cut_the_same_way_for_ever(local: Lake) -> None:
+    """Outputs have equally many rows: where these are long, a file is far above the target."""
+    random = np.random.default_rng(0)
+    payload = [random.bytes(5000) if n < 100 else b"x" for n in range(200)]
+    local.write("a.parquet", pa.table({"row": range(200), "p": payload}), use_dictionary=False)
+    target: Any = {"target_mb_per_file": 0.25}
+    optimize(local.url, ["row"], **target)
+    assert max(len(local.get(name)) for name in local.files()) > 1.8 * 0.25 * 1024 * 1024
+    before = local.tree()
+    (decision,) = optimize(local.url, ["row"], **target).decisions
+    assert (decision.action, decision.rewritten) == ("none", 0)
+    assert local.tree() == before
 
 
 def test_one_column_cannot_hide_what_became_of_another() -> None:
@@ -215,6 +254,14 @@ def test_categories_that_do_not_fit_their_index_are_named(local: Lake) -> None:
     with pytest.raises(IncompleteMaintenanceError, match="than the dictionary index of kind can"):
         cluster(local, rows=50)
     assert local.tree() == before
+
+
+@pytest.mark.parametrize("name", [".x", "a.b"])
+def test_nested_name_that_looks_like_a_path_is_a_key(local: Lake, name: str) -> None:
+    column = pa.StructArray.from_arrays([pa.array([3, 1, 2, 0]), pa.array([9] * 4)], [name, "x"])
+    local.write("a.parquet", pa.table({"row": range(4), "k": column}))
+    cluster(local, [f"k.{name}"], rows=2)
+    assert local.column("row") == [3, 1, 2, 0]
 
 
 def test_nested_text_that_is_not_utf8_is_a_key(local: Lake) -> None:

@@ -16,6 +16,8 @@ from maintenance_assets import (
     optimize,
     plan_optimize_groups,
 )
+from maintenance_assets.engines.protocol import Engine
+from maintenance_tests.conformance.test_optimize import WRITERS, writer_named
 from maintenance_tests.datasets import Lake, row_counts
 
 ROWS = 400
@@ -23,7 +25,7 @@ KEY = ["time", "symbol"]
 
 
 def cluster(
-    lake: Lake, columns: Any = KEY, engine: str = "pyarrow", **options: Any
+    lake: Lake, columns: Any = KEY, engine: str | Engine = "pyarrow", **options: Any
 ) -> OptimizeResult:
     options = {"target_rows_per_file": 100, **options}
     return optimize(
@@ -33,6 +35,12 @@ def cluster(
         storage_options=dict(lake.storage_options) or None,
         **options,
     )
+
+
+@pytest.fixture(params=WRITERS)
+def writer(request: pytest.FixtureRequest) -> str | Engine:
+    """An engine; Spark twice, for it shuffles what is large."""
+    return writer_named(request.param, request)
 
 
 def events(first: int, rows: int = ROWS, times: tuple[int, int] = (0, 1000)) -> pa.Table:
@@ -177,6 +185,14 @@ def test_column_of_the_path_is_left_out_with_a_warning(engine: str, local: Lake)
     assert ids(local) == list(range(4 * ROWS))
 
 
+def test_column_of_the_path_may_be_missing_beside_the_partitions(local: Lake) -> None:
+    fill(local, "day=1", files=2)
+    fill(local, files=2, first=9000)
+    result = cluster(local, ["day", "time"])
+    assert actions(result) == [("full", 2, 2), ("full", 2, 2)]
+    assert "column 'day' is a partition of the path: left out of the key" in result.notes
+
+
 def test_columns_of_the_path_alone_are_refused(local: Lake) -> None:
     fill(local, "day=1")
     with pytest.raises(ValueError, match="All z-order columns are partition columns: day"):
@@ -219,6 +235,29 @@ def test_column_that_some_files_lack_is_null_there(engine: str, lake: Lake) -> N
     assert ids(lake) == list(range(3 * ROWS))
     assert table.column("symbol").null_count == 2 * ROWS
     assert table.column("time").null_count == ROWS
+
+
+def test_partition_that_lacks_all_columns_of_the_key_is_kept(
+    writer: str | Engine, local: Lake
+) -> None:
+    fill(local, "day=1", files=1)
+    for number in range(3):
+        ids_alone = events(9000 + 70 * number, 70).select(["id"])
+        local.write(f"day=2/part-{number}.parquet", ids_alone)
+    result = cluster(local, engine=writer)
+    assert actions(result) == [("full", 1, 1), ("full", 3, 3)]
+    assert local.column("id", "day=2") == list(range(9000, 9210))
+    assert row_counts(local, local.files("day=2")) == [70] * 3
+    assert not [note for note in result.engine_notes if "failed" in note]
+    assert actions(cluster(local, engine=writer)) == [("none", 4, 0), ("none", 3, 0)]
+
+
+def test_partition_that_lacks_all_columns_of_the_key_may_exceed_memory(local: Lake) -> None:
+    fill(local, "day=1", files=1)
+    local.write("day=2/a.parquet", {"id": list(range(9000))})
+    cluster(local, target_rows_per_file=3000, memory_budget_mb=0.02)
+    assert row_counts(local, local.files("day=2")) == [3000] * 3
+    assert local.column("id", "day=2") == list(range(9000))
 
 
 def test_files_with_narrower_types_are_ordered_with_the_rest(engine: str, local: Lake) -> None:

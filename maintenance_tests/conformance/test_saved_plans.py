@@ -152,6 +152,16 @@ def test_an_empty_plan_does_nothing(local: Lake) -> None:
     assert local.tree() == before
 
 
+def test_an_empty_clustering_plan_does_nothing(local: Lake) -> None:
+    clusterable(local)
+    optimize(local.url, ["id"], target_rows_per_file=100)
+    before = local.tree()
+    planned = optimize(local.url, ["id"], target_rows_per_file=100, dry_run=True)
+    assert planned.plan.is_empty
+    assert execute_plan(saved_plan(planned)).stats.compacted_file_count == 0
+    assert local.tree() == before
+
+
 def test_a_dry_run_of_a_plan_tells_that_it_holds(local: Lake) -> None:
     planned = preview(filled(local))
     before = local.tree()

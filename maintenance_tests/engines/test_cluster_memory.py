@@ -10,6 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from maintenance_assets import optimize
+from maintenance_assets.engines.cluster_kernel import (
+    CellCounter,
+    Pool,
+    Portion,
+    Room,
+    split_files,
+)
+from maintenance_assets.storage.filesystems import open_store
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 CHILD = """
@@ -91,6 +101,32 @@ def test_more_runs_than_files_may_be_open_are_merged(tmp_path: Path) -> None:
     assert peak_growth(lake, "id", "pyarrow", 1, 150_000, files=64) < 190
     (output,) = lake.iterdir()
     assert pq.ParquetFile(output).read()["id"].to_pylist() == list(range(150_000))
+
+
+def test_a_large_dictionary_is_not_spilled_with_every_part(tmp_path: Path) -> None:
+    """Two hundred outputs, and each of their parts had all twenty thousand categories."""
+    random, rows = np.random.default_rng(2), 20_000
+    users = pa.array([f"user-{number:030}" for number in random.permutation(rows)])
+    table = pa.table({"id": random.permutation(rows), "user": users.dictionary_encode()})
+    lake = write(tmp_path / "lake", [table])
+    (group,) = optimize(lake, ["id"], target_rows_per_file=100, dry_run=True).plan.groups
+    store, folder = open_store(lake, None, None), str(tmp_path)
+    counter = CellCounter(group, store, 2**24, folder)
+    cells = counter.count(0, Room(0))
+    cuts, (starts,) = counter.cut([cells], Pool(1))
+    parts = list(split_files(group, [Portion(0, starts, cells)], store, 2**24, cuts))
+    assert sum(part.num_rows for _, part in parts) == rows
+    assert sum(part.nbytes for _, part in parts) < 2 * table.nbytes
+
+
+def test_a_large_dictionary_is_not_written_with_every_row_group(tmp_path: Path) -> None:
+    random, rows = np.random.default_rng(2), 20_000
+    users = pa.array([f"user-{number:030}" for number in random.permutation(rows)])
+    table = pa.table({"id": random.permutation(rows), "user": users.dictionary_encode()})
+    lake = write(tmp_path / "lake", [table])
+    before = sum(path.stat().st_size for path in lake.iterdir())
+    optimize(lake, ["id"], target_rows_per_file=2000)
+    assert sum(path.stat().st_size for path in lake.iterdir()) < 1.5 * before
 
 
 def test_sample_of_long_values_does_not_decode_a_row_group(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Cutting the curve: every output gets exactly its rows, as a sort of all rows would give them."""
 
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -102,3 +103,17 @@ def test_cells_add_up_over_files() -> None:
     total = CellCounts.total(parts)
     assert dict(zip(total.cells.tolist(), total.counts.tolist(), strict=True)) == {1: 2, 3: 2, 9: 1}
     assert all(a < b for a, b in pairwise(total.cells.tolist()))
+
+
+def test_few_cells_of_a_long_curve_take_little_memory() -> None:
+    far = 2**26 - 1
+    parts = [CellCounts.of(np.array(cells, np.uint32)) for cells in ([far, 7, far], [], [7, far])]
+    tracemalloc.start()
+    try:
+        total = CellCounts.total(parts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert dict(zip(total.cells.tolist(), total.counts.tolist(), strict=True)) == {7: 2, far: 3}
+    assert (total.cells.dtype, total.counts.dtype) == (np.uint32, np.int64)
+    assert peak < 1024 * 1024

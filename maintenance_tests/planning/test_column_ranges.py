@@ -15,6 +15,7 @@ from maintenance_assets.storage.filesystems import open_store
 from maintenance_tests.datasets import Lake
 
 FAR = 2**62
+NAN = float("nan")
 
 
 def moments(values: list[int], type_: Any) -> Any:
@@ -53,6 +54,17 @@ def test_text_that_is_not_utf8_has_no_range(local: Lake) -> None:
     odd = pa.Array.from_buffers(pa.string(), 2, pa.array([b"\xfe", b"\xff"]).buffers())
     local.write("a.parquet", pa.table({"k": odd}))
     assert ranges_of(local, "k")["k"] == ColumnRange("k", None, None)
+
+
+@pytest.mark.parametrize(
+    ("values", "numbers"), [([1.0, 2.0, NAN, NAN, NAN, None], (1.0, 2.0)), ([NAN, NAN], ())]
+)
+def test_row_groups_of_nan_alone_have_no_range(local: Lake, values: Any, numbers: Any) -> None:
+    """Readers have to open them, so nothing is said of the file but of its other numbers."""
+    local.write("a.parquet", {"k": values}, row_group_size=2)
+    found = ranges_of(local, "k")["k"]
+    assert (found.low, found.high, found.all_null) == (None, None, False)
+    assert tuple(number.as_py() for number in found.numbers or ()) == numbers
 
 
 def test_nan_is_no_bound(local: Lake) -> None:

@@ -19,6 +19,8 @@ GOOD = [
     ([1.51, 0.5], [1.0, 1.0], False),  # but no column much worse
     ([2.4, 12.0], [2.0, 10.0], True),  # measured by what could be
     ([20.0, 1.0], [10.0, 4.0], False),
+    ([1.3, 0.0], [1.0, 0.0], False),  # a column of nulls does not make up for another
+    ([0.0], [0.0], True),
 ]
 
 
