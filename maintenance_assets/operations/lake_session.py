@@ -178,14 +178,28 @@ class LakeTransaction:
 
     def rebase(self) -> None:
         """Continue from the newest version."""
-        self.ticket = self.session.writer.rebase(self.ticket)
-        self.state = self.session.reader.dataset(self.state.name)
+        self.ticket, self.state = self.session.writer.rebase(self.ticket)
 
     def commit(self, change: Change) -> int:
         """Make the next version; its number."""
-        version = self.session.writer.commit(self.ticket, change).version
+        self._sync_directories()
+        version = self.session.writer.commit(self.ticket, change, self._go_on_with).version
         self.done = True
         return version
+
+    def _go_on_with(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+
+    def _sync_directories(self) -> None:
+        """The names of new files have to survive a power cut as the commit does."""
+        if not (self.store.is_local and self._handed_out):
+            return
+        folders = {posixpath.dirname(path) for path in self._handed_out}
+        for folder in tuple(folders):
+            while folder := posixpath.dirname(folder):
+                folders.add(folder)
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            list(pool.map(self.store.sync_directory, map(self.store.path, {"", *folders})))
 
     def give_up(self) -> LeaseLostError | None:
         """Abort, and delete what was written; whatever goes wrong here is left to `recover`.
