@@ -371,17 +371,30 @@ class LakeDataset:
         """The files and row groups that can hold such rows; rows themselves are not filtered."""
         return open_dataset(self._session, self._scan(where, version, as_of, tag))
 
+    def _for_others(self, asked: Mapping[str, Any]) -> "ds.Dataset":
+        """What other libraries read by themselves; of a condition they get the very rows."""
+        scan = self._scan(**asked)
+        return (
+            open_dataset(self._session, scan)
+            if scan.predicate is None
+            else lake_readers.rows_as_dataset(scan)
+        )
+
     def to_duckdb(self, connection: Any = None, **version: Any) -> Any:
-        """Register the dataset under its name in a DuckDB connection; a relation of it."""
-        return lake_readers.to_duckdb(self.name, self.to_arrow_dataset(**version), connection)
+        """Register the dataset under its name in a DuckDB connection; a relation of it.
+
+        Like its siblings it takes `version`, `as_of` or `tag`, and `where`: only those rows, read
+        into memory. Without it the other library reads what its own query needs.
+        """
+        return lake_readers.to_duckdb(self.name, self._for_others(version), connection)
 
     def to_polars(self, **version: Any) -> Any:
         """A polars LazyFrame."""
-        return lake_readers.to_polars(self.to_arrow_dataset(**version))
+        return lake_readers.to_polars(self._for_others(version))
 
     def to_datafusion(self, context: Any = None, **version: Any) -> Any:
         """Register the dataset under its name in a DataFusion context; a DataFrame of it."""
-        return lake_readers.to_datafusion(self.name, self.to_arrow_dataset(**version), context)
+        return lake_readers.to_datafusion(self.name, self._for_others(version), context)
 
     def to_daft(self, **version: Any) -> Any:
         """A Daft DataFrame."""

@@ -59,8 +59,7 @@ class Database:
         kind = self.url.get_backend_name()
         if kind != "postgresql":
             return f"{kind}:{os.stat(str(self.url.database)).st_ino}"
-        query = text("SELECT oid FROM pg_database WHERE datname = current_database()")
-        return f"{kind}:{self.read(lambda connection: connection.execute(query).scalar_one())}"
+        return f"{kind}:{self.read(_server_and_database)}"
 
     def read(self, work: Callable[[Connection], T]) -> T:
         """Run some queries in one transaction."""
@@ -100,6 +99,15 @@ class Database:
         engine = self._engine.execution_options(**{_WRITE: writes})
         with engine.connect() as connection:
             yield connection
+
+
+def _server_and_database(connection: Connection) -> str:
+    """Servers number their databases alike, so that a copy may well have the same number."""
+    may_ask = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+    server = "SELECT system_identifier FROM pg_control_system()"
+    database = "SELECT oid FROM pg_database WHERE datname = current_database()"
+    asked = (server, database) if connection.execute(text(may_ask)).scalar_one() else (database,)
+    return "/".join(str(connection.execute(text(query)).scalar_one()) for query in asked)
 
 
 def _transact(connection: Connection, work: Callable[[Connection], T]) -> T:

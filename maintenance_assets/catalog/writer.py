@@ -18,12 +18,14 @@ from maintenance_assets.catalog.applying import Applied, apply_change
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.inserting import insert_many
 from maintenance_assets.catalog.locking import bury, lock_dataset, now_micros
+from maintenance_assets.catalog.reader import dataset_state
 from maintenance_assets.errors import (
+    CatalogBusyError,
     CatalogError,
     CommitUnknownError,
     LeaseLostError,
 )
-from maintenance_assets.model.lakehouse import Change, Ticket
+from maintenance_assets.model.lakehouse import Change, DatasetState, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -133,25 +135,34 @@ class CatalogWriter:
     def _renew(self, connection: Connection, ticket: Ticket) -> None:
         _fence(connection, ticket, lease_until=self._clock() + self._lease_micros)
 
-    def rebase(self, ticket: Ticket) -> Ticket:
-        """The same transaction, now made from the newest version."""
+    def rebase(self, ticket: Ticket) -> tuple[Ticket, DatasetState]:
+        """The same transaction, now made from the newest version, and the dataset as it is there.
 
-        def work(connection: Connection) -> Ticket:
-            head = lock_dataset(connection, ticket.dataset_id)["head"]
+        Read at one moment: with the columns of a later version, rows would be taken for others.
+        """
+
+        def work(connection: Connection) -> tuple[Ticket, DatasetState]:
+            state = dataset_state(connection, lock_dataset(connection, ticket.dataset_id)["name"])
             _fence(
                 connection,
                 ticket,
-                base_version=head,
+                base_version=state.head,
                 lease_until=self._clock() + self._lease_micros,
             )
-            return replace(ticket, base_version=head)
+            return replace(ticket, base_version=state.head), state
 
         return self._database.write(work)
 
-    def commit(self, ticket: Ticket, change: Change) -> Committed:
+    def commit(
+        self,
+        ticket: Ticket,
+        change: Change,
+        renewed: Callable[[Ticket], None] = lambda _: None,
+    ) -> Committed:
         """Apply a change whole; CommitConflictError, LeaseLostError: not at all.
 
-        CommitUnknownError: the database cannot be asked whether it happened.
+        CommitUnknownError: the database cannot be asked whether it happened. Whoever goes on after
+        an error needs the ticket that `renewed` was told of last.
         """
         give_up = time.monotonic() + _RESOLVE_SECONDS
         current = ticket
@@ -166,12 +177,13 @@ class CatalogWriter:
                 resolved = self._resolve(current, give_up)
                 if isinstance(resolved, Committed):
                     return resolved
+                current = resolved
+                renewed(current)
                 if time.monotonic() > give_up:
                     raise CatalogError(
                         f"Transaction '{ticket.txn_id}' could not be committed and is not in: "
                         f"{error.__cause__ or error}. Nothing was changed"
                     ) from error
-                current = resolved
 
     def _commit(self, ticket: Ticket, change: Change) -> Committed:
         def work(connection: Connection) -> Applied:
@@ -228,7 +240,7 @@ class CatalogWriter:
         while True:
             try:
                 return self._database.write(work)
-            except (CatalogError, CommitUnknownError) as error:
+            except (CatalogBusyError, CatalogError, CommitUnknownError) as error:
                 if time.monotonic() > give_up:
                     raise CommitUnknownError(
                         f"Transaction '{ticket.txn_id}' may or may not be committed: the "

@@ -1,5 +1,6 @@
 """Versions expire; files that nobody needs are deleted; the rest is compared with the catalog."""
 
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -12,10 +13,13 @@ from maintenance_assets.operations.lake_session import (
     read_mark,
     remove_work_folder,
     require_ours,
+    why_not_ours,
     work_folder,
     write_mark,
 )
 from maintenance_assets.storage.filesystems import Listed, Store
+
+logger = logging.getLogger(__name__)
 
 RETENTION = timedelta(days=7)
 _HIDDEN = ("_", ".")
@@ -65,9 +69,16 @@ def vacuum(
 
 
 def recover_dataset(session: LakeSession, state: DatasetState) -> tuple[Given, ...]:
-    """Give up transactions whose lease has run out."""
-    given = session.retention.give_up_dead(state.dataset_id)
+    """Give up transactions whose lease has run out.
+
+    In a copy of a catalog none is: the other one may still be at work in the directory.
+    """
     store = session.store(state)
+    problem = why_not_ours(session, state, store)
+    if problem is not None:
+        logger.warning("%s. No transaction was given up", problem)
+        return ()
+    given = session.retention.give_up_dead(state.dataset_id)
     for item in given:
         remove_work_folder(store, item.txn_id)
     return given

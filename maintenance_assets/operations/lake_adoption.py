@@ -12,7 +12,13 @@ import pyarrow as pa
 from maintenance_assets.catalog.datasets import check_new, create_dataset, forget_dataset
 from maintenance_assets.errors import CatalogError, SchemaMismatchError
 from maintenance_assets.model.files import DataFile
-from maintenance_assets.model.lakehouse import Change, DatasetState, SortField, TableSchema
+from maintenance_assets.model.lakehouse import (
+    Change,
+    Column,
+    DatasetState,
+    SortField,
+    TableSchema,
+)
 from maintenance_assets.operations.lake_admin import fsck, is_data, recover_dataset, vacuum
 from maintenance_assets.operations.lake_files import describe_listed
 from maintenance_assets.operations.lake_session import (
@@ -27,8 +33,8 @@ from maintenance_assets.operations.naming import uuid7
 from maintenance_assets.planning.evolution import new_schema, plain_field
 from maintenance_assets.planning.partitions import known_partition_keys, parse_partition
 from maintenance_assets.planning.placement import check_partition_type
-from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas
-from maintenance_assets.storage.discovery import discover, list_dataset
+from maintenance_assets.planning.schema_drift import SchemaSource, merge_schemas, widen
+from maintenance_assets.storage.discovery import discover, list_dataset, summaries_above
 from maintenance_assets.storage.filesystems import Listed, Store
 from maintenance_assets.storage.lease import Lease
 from maintenance_assets.storage.neighbours import refuse_busy_neighbours
@@ -225,7 +231,7 @@ def unregister(session: LakeSession, name: str) -> None:
     recover_dataset(session, state)
     # Before anything is given up: a refusal must leave tags and versions as they are.
     _refuse_busy(session, state)
-    _refuse_renamed(session, state)
+    _refuse_unlike(session, state)
     _refuse_hidden(session, state)
     _refuse_strays(session, state)
     # What is not alive goes while the catalog still knows of it: a process that dies in between
@@ -239,8 +245,21 @@ def unregister(session: LakeSession, name: str) -> None:
             "read by an operation. Try again when it is done"
         )
     with Lease(store, uuid7(), "unregister"):
+        if state.head > 1:
+            _drop_summaries(store)
         forget_dataset(session.database, state.dataset_id, state.head)
         remove_mark(store)
+
+
+def _drop_summaries(store: Store) -> None:
+    """A `_metadata` lists the files of the time when the directory was adopted."""
+    stale = summaries_above(store)
+    for listed in store.find(store.root):
+        *folders, name = store.relative(listed.path).split("/")
+        if name == "_metadata" and not any(folder.startswith(("_", ".")) for folder in folders):
+            stale.append(listed.path)
+    for path in stale:
+        store.delete(path)
 
 
 def _refuse_busy(session: LakeSession, state: DatasetState) -> None:
@@ -274,16 +293,27 @@ def _refuse_strays(session: LakeSession, state: DatasetState) -> None:
         )
 
 
-def _refuse_renamed(session: LakeSession, state: DatasetState) -> None:
+def _refuse_unlike(session: LakeSession, state: DatasetState) -> None:
+    """Plain readers go by the names and types in the files."""
     physical = session.reader.physical_schemas(state.dataset_id)
-    names = {column.field_id: column.name for column in state.schema.columns}
+    columns = {column.field_id: column for column in state.schema.columns}
     used = {f.physical_id for f in session.reader.files(state.dataset_id, state.head)}
     for physical_id in used:
+        arrow = physical[physical_id].arrow
         for name, field_id in physical[physical_id].mapping:
-            if names.get(field_id) != name:
+            problem = _unlike(arrow.field(name), columns.get(field_id))
+            if problem is not None:
                 raise CatalogError(
-                    f"Files of dataset '{state.name}' hold column '{name}', which was "
-                    f"{'renamed' if field_id in names else 'dropped'} since: as a plain "
-                    "directory they would show it again. Write the rows anew first, with "
-                    "overwrite(read())"
+                    f"Files of dataset '{state.name}' hold column '{name}', which {problem}. Write "
+                    "the rows anew first, with overwrite(read())"
                 )
+
+
+def _unlike(field: Any, column: Column | None) -> str | None:
+    """What became of a column of a file that plain readers would not know of."""
+    if column is None or column.name != field.name:
+        happened = "dropped" if column is None else "renamed"
+        return f"was {happened} since: as a plain directory they would show it again"
+    if widen(field.type, column.type) is None:
+        return f"is {field.type} there and {column.type} in others: no plain reader takes both"
+    return None

@@ -146,6 +146,8 @@ def _change(
         if transaction.ticket.committed_version is not None:
             transaction.done = True
             return ChangeOutcome(transaction.ticket.committed_version, operation)
+        if transaction.ticket.base_version != state.head:
+            transaction.rebase()  # rows that are read of a version are put into its directories
         for attempt in range(ATTEMPTS):
             found = find(session, transaction.state, transaction.ticket.base_version, where)
             if not found.rows:

@@ -9,6 +9,13 @@ import pyarrow as pa
 from maintenance_assets.operations.lake_scan import Scan, ScanFile, read_rows, scan_batches
 
 
+def rows_as_dataset(scan: Scan) -> Any:
+    """The rows that are asked for, in memory, as what other libraries take for a dataset."""
+    from pyarrow.dataset import dataset  # loads pandas
+
+    return dataset(read_rows(scan))
+
+
 def to_duckdb(name: str, dataset: Any, connection: Any) -> Any:
     """A relation over the dataset, which is registered under its name."""
     import duckdb
@@ -38,12 +45,16 @@ def to_daft(scan: Scan) -> Any:
     """A Daft DataFrame: of the files themselves where their columns are called as now."""
     import daft
 
-    if scan.files and scan.store.is_local and scan.predicate is None and _is_plain(scan):
+    paths = [scan.store.path(file.file.path) for file in scan.files]
+    # Daft takes a path for a pattern, which may match other files.
+    by_path = scan.store.is_local and not any(_PATTERN.intersection(path) for path in paths)
+    if paths and by_path and scan.predicate is None and _is_plain(scan):
         columns = [daft.col(name) for name in scan.schema.names]
-        return daft.read_parquet([scan.store.path(f.file.path) for f in scan.files]).select(
-            *columns
-        )
+        return daft.read_parquet(paths).select(*columns)
     return daft.from_arrow(read_rows(scan))
+
+
+_PATTERN = frozenset("*?[]{}\\")
 
 
 def _is_plain(scan: Scan) -> bool:

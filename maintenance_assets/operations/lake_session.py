@@ -178,14 +178,28 @@ class LakeTransaction:
 
     def rebase(self) -> None:
         """Continue from the newest version."""
-        self.ticket = self.session.writer.rebase(self.ticket)
-        self.state = self.session.reader.dataset(self.state.name)
+        self.ticket, self.state = self.session.writer.rebase(self.ticket)
 
     def commit(self, change: Change) -> int:
         """Make the next version; its number."""
-        version = self.session.writer.commit(self.ticket, change).version
+        self._sync_directories()
+        version = self.session.writer.commit(self.ticket, change, self._go_on_with).version
         self.done = True
         return version
+
+    def _go_on_with(self, ticket: Ticket) -> None:
+        self.ticket = ticket
+
+    def _sync_directories(self) -> None:
+        """The names of new files have to survive a power cut as the commit does."""
+        if not (self.store.is_local and self._handed_out):
+            return
+        folders = {posixpath.dirname(path) for path in self._handed_out}
+        for folder in tuple(folders):
+            while folder := posixpath.dirname(folder):
+                folders.add(folder)
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            list(pool.map(self.store.sync_directory, map(self.store.path, {"", *folders})))
 
     def give_up(self) -> LeaseLostError | None:
         """Abort, and delete what was written; whatever goes wrong here is left to `recover`.
@@ -303,22 +317,36 @@ def remove_mark(store: Store) -> None:
 
 def require_ours(session: LakeSession, state: DatasetState, store: Store) -> None:
     """Before anything is deleted: the directory must be the one that the catalog means."""
+    problem = why_not_ours(session, state, store)
+    if problem is not None:
+        raise CatalogError(f"{problem}. Nothing was deleted")
+
+
+def why_not_ours(session: LakeSession, state: DatasetState, store: Store) -> str | None:
+    """Whether another catalog may need what is in the directory, and why."""
     mark = read_mark(store)
     if mark is None or mark.get("dataset") != state.uid:
         found = "no mark" if mark is None else f"the mark of dataset {mark.get('dataset')}"
-        raise CatalogError(
+        return (
             f"'{store.shown}' has {found}, and dataset '{state.name}' is {state.uid}: the "
-            "directory belongs to another catalog, or to none. Nothing was deleted"
+            "directory belongs to another catalog, or to none"
         )
     if mark.get("catalog") != session.reader.catalog_uid():
-        raise CatalogError(f"'{store.shown}' belongs to another catalog. Nothing was deleted")
+        return f"'{store.shown}' belongs to another catalog"
     if mark.get("database") != session.database.identity():
         # Each of two copies thinks that nobody needs what only the other one has.
-        raise CatalogError(
-            f"'{store.shown}' belongs to this catalog as it was in another database "
-            f"({mark.get('database')}): this one was copied or moved. Nothing was deleted. If the "
-            "other one is not used any more, call recover(moved=True)"
+        return (
+            f"{_belongs_elsewhere(store, mark)}. If the other one is not used any more, call "
+            "recover(moved=True)"
         )
+    return None
+
+
+def _belongs_elsewhere(store: Store, mark: dict[str, str]) -> str:
+    return (
+        f"'{store.shown}' belongs to this catalog as it was in another database "
+        f"({mark.get('database')}): this one was copied or moved"
+    )
 
 
 def refuse_owned(session: LakeSession, store: Store) -> None:
@@ -327,9 +355,15 @@ def refuse_owned(session: LakeSession, store: Store) -> None:
     if mark is None:
         return
     ours = mark.get("catalog") == session.reader.catalog_uid()
-    # A mark of ours without a dataset was left by a process that died while it created one.
-    if not ours or mark.get("name") in session.reader.dataset_names():
+    if ours and mark.get("name") not in session.reader.dataset_names():
+        if mark.get("database") == session.database.identity():
+            return  # left by a process that died while it created the dataset
         raise UnsupportedDatasetError(
-            f"'{store.shown}' belongs to dataset '{mark.get('name')}' of "
-            f"{'this' if ours else 'another'} catalog"
+            f"{_belongs_elsewhere(store, mark)}, and the other one may have dataset "
+            f"'{mark.get('name')}' there. If it is not used any more, remove the directory "
+            f"'{LAKEHOUSE_MARK}' from it"
         )
+    raise UnsupportedDatasetError(
+        f"'{store.shown}' belongs to dataset '{mark.get('name')}' of "
+        f"{'this' if ours else 'another'} catalog"
+    )

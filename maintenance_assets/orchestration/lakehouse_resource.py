@@ -35,7 +35,8 @@ class LakehouseResource(dagster.ConfigurableResource):  # type: ignore[type-arg]
 class LakehouseIOManager(dagster.ConfigurableIOManager):
     """Keeps what assets return in catalog datasets of their keys, one version per run.
 
-    A step that is tried again commits once. Inputs are pyarrow tables.
+    A step that is tried again commits once. Inputs are pyarrow tables. Of a partitioned asset a run
+    replaces the partitions of the dataset that its rows are in.
     """
 
     lakehouse: LakehouseResource
@@ -47,9 +48,13 @@ class LakehouseIOManager(dagster.ConfigurableIOManager):
             return
         name = _name(context.asset_key)
         with self.lakehouse.open() as house:
-            if name not in house.datasets():
-                partition_by = (context.definition_metadata or {}).get("partition_by", ())
-                house.create_dataset(name, _schema(obj), partition_by)
+            is_new = name not in house.datasets()
+            given = (context.definition_metadata or {}).get("partition_by", ())
+            by = given if is_new else house.dataset(name).partition_by
+            if self.mode == "overwrite" and context.has_asset_partitions and not by:
+                raise ValueError(_UNPARTITIONED.format(context.asset_key.to_user_string(), name))
+            if is_new:
+                house.create_dataset(name, _schema(obj), by)
             dataset = house.dataset(name)
             written = self._write(dataset, obj, context)
             shown = version_metadata(dataset, written.version)
@@ -63,14 +68,28 @@ class LakehouseIOManager(dagster.ConfigurableIOManager):
         )
 
     def _write(self, dataset: LakeDataset, obj: Any, context: dagster.OutputContext) -> WriteResult:
-        txn_id = f"dagster-{context.run_id}-{context.asset_key.to_user_string()}"
-        write = dataset.append if self.mode == "append" else dataset.overwrite
-        return write(obj, txn_id=txn_id, author="dagster", message=f"run {context.run_id}")
+        parts = list(context.asset_partition_keys) if context.has_asset_partitions else []
+        words = ["dagster", context.run_id, context.asset_key.to_user_string(), *parts]
+        noted = {
+            "txn_id": "-".join(words),
+            "author": "dagster",
+            "message": f"run {context.run_id}",
+        }
+        if self.mode == "append":
+            return dataset.append(obj, **noted)
+        return dataset.overwrite(obj, dynamic=bool(parts), **noted)
 
     def load_input(self, context: dagster.InputContext) -> Any:
         """The newest version of the dataset of the upstream asset."""
         with self.lakehouse.open() as house:
             return house.dataset(_name(context.asset_key)).read()
+
+
+_UNPARTITIONED = (
+    "asset {0} is partitioned and dataset '{1}' is not: each run would replace the rows of all "
+    "others. Give the asset metadata={{'partition_by': [...]}} (a dataset that is there takes "
+    "repartition()), or the IO manager mode='append'"
+)
 
 
 def _name(key: dagster.AssetKey) -> str:

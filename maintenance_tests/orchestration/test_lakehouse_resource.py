@@ -75,3 +75,40 @@ def test_assets_hand_each_other_versions_of_catalog_datasets(tmp_path: Path) -> 
             "create",
         ]
         assert house.dataset("gold__counts").read().num_rows == 2
+
+
+DAYS = dagster.StaticPartitionsDefinition(["a", "b"])
+
+
+@dagster.asset(io_manager_key="lake", partitions_def=DAYS, metadata={"partition_by": ["day"]})
+def daily(context: dagster.AssetExecutionContext) -> Any:
+    return pa.table({"id": [1, 2], "day": [context.partition_key] * 2})
+
+
+@dagster.asset(io_manager_key="lake", partitions_def=DAYS)
+def flat(context: dagster.AssetExecutionContext) -> Any:
+    return pa.table({"id": [1], "day": [context.partition_key]})
+
+
+def test_a_run_of_one_partition_keeps_the_rows_of_the_others(tmp_path: Path) -> None:
+    catalog = LakehouseResource(catalog_uri=f"sqlite:///{tmp_path}/catalog.db")
+    resources = {"lake": LakehouseIOManager(lakehouse=catalog)}
+    for day in ("a", "b", "a"):
+        assert dagster.materialize([daily], resources=resources, partition_key=day).success
+    with Lakehouse(catalog.catalog_uri) as house:
+        found = house.dataset("daily").read().to_pydict()
+        assert sorted(zip(found["day"], found["id"], strict=True)) == [
+            ("a", 1),
+            ("a", 2),
+            ("b", 1),
+            ("b", 2),
+        ]
+    with pytest.raises(ValueError, match="each run would replace the rows of all others"):
+        dagster.materialize([flat], resources=resources, partition_key="a")
+    with Lakehouse(catalog.catalog_uri) as house:
+        assert house.datasets() == ("daily",)
+    adding = {"lake": LakehouseIOManager(lakehouse=catalog, mode="append")}
+    assert dagster.materialize([flat], resources=adding, partition_key="a").success
+    assert dagster.materialize([flat], resources=adding, partition_key="b").success
+    with Lakehouse(catalog.catalog_uri) as house:
+        assert sorted(house.dataset("flat").read().column("day").to_pylist()) == ["a", "b"]
