@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from maintenance_assets.catalog import tables as t
 from maintenance_assets.catalog.database import Database
+from maintenance_assets.catalog.key_bounds import Bound, not_outside
 from maintenance_assets.catalog.rows import (
+    FILE_COLUMNS,
     catalog_file,
     commit_of,
     read_schema,
@@ -40,17 +42,6 @@ class FileBounds:
 
     file_id: int
     statistics: ColumnStatistics
-
-
-@dataclass(frozen=True, slots=True)
-class KeyBound:
-    """Values of a column that are asked for, in the form of stored bounds."""
-
-    field_id: int
-    low: bytes | None
-    high: bytes | None
-    unlike: tuple[int, ...] = ()
-    """Physical schemas whose bounds are of another form: nothing is known of their files."""
 
 
 class CatalogReader:
@@ -136,10 +127,10 @@ class CatalogReader:
         )
 
     def files(
-        self, dataset_id: int, version: int, bounds: Sequence[KeyBound] = ()
+        self, dataset_id: int, version: int, bounds: Sequence[Bound] = ()
     ) -> tuple[CatalogFile, ...]:
         """The files of a version that can hold such values, in the order in which they came."""
-        conditions = [_not_outside(bound) for bound in bounds]
+        conditions = [not_outside(bound) for bound in bounds]
 
         def work(connection: Connection) -> tuple[CatalogFile, ...]:
             found = files_of(connection, dataset_id, version, *conditions)
@@ -360,29 +351,11 @@ def files_of(
 ) -> tuple[CatalogFile, ...]:
     """The files of a version that meet some conditions."""
     meant = and_(t.file.c.dataset_id == dataset_id, _alive(version), *conditions)
-    rows = connection.execute(select(t.file).where(meant).order_by(t.file.c.file_id))
-    files = rows.mappings().all()
+    query = select(*FILE_COLUMNS).where(meant).order_by(t.file.c.file_id)
+    rows = connection.execute(query).all()
     whole = and_(t.file.c.dataset_id == dataset_id, _alive(version))
-    values = _partition_values(connection, dataset_id, whole, [row["file_id"] for row in files])
-    return tuple(catalog_file(row, tuple(values.get(row["file_id"], ()))) for row in files)
-
-
-def _not_outside(bound: KeyBound) -> Any:
-    """Files whose bounds do not rule such values out; NULL rules nothing out."""
-    stats = t.file_statistics.c
-    outside = []
-    if bound.low is not None:
-        outside.append(stats.high < bound.low)
-    if bound.high is not None:
-        outside.append(stats.low > bound.high)
-    ruled_out = exists().where(
-        stats.dataset_id == t.file.c.dataset_id,
-        stats.field_id == bound.field_id,
-        stats.file_id == t.file.c.file_id,
-        or_(*outside),
-    )
-    kept = ~ruled_out
-    return or_(kept, t.file.c.physical_id.in_(bound.unlike)) if bound.unlike else kept
+    values = _partition_values(connection, dataset_id, whole, [row[0] for row in rows])
+    return tuple(catalog_file(row, tuple(values.get(row[0], ()))) for row in rows)
 
 
 def _partition_values(
@@ -404,7 +377,7 @@ def _partition_values(
         queries = [columns.join(t.file, same).where(whole)]
     found: dict[int, list[tuple[str, str]]] = {}
     for query in queries:
-        for file_id, name, value in connection.execute(query):
+        for file_id, name, value in connection.execute(query).all():
             found.setdefault(file_id, []).append((name, value))
     return found
 

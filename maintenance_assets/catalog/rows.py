@@ -4,10 +4,12 @@ import hashlib
 import json
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
+from maintenance_assets.catalog import tables
 from maintenance_assets.catalog.statistics import pack_bounds, pack_numbers, unpack_numbers
 from maintenance_assets.model.lakehouse import (
     CatalogFile,
@@ -76,18 +78,28 @@ def file_row(file: NewFile) -> dict[str, Any]:
     }
 
 
+_FILE = tables.file.c
+FILE_COLUMNS = (
+    _FILE.file_id,
+    _FILE.path,
+    _FILE.size_bytes,
+    _FILE.row_count,
+    _FILE.physical_id,
+    _FILE.begin_version,
+    _FILE.row_group_rows,
+)
+
+
 def catalog_file(row: Row, partition: PartitionKey) -> CatalogFile:
-    """A file of a version."""
-    return CatalogFile(
-        file_id=row["file_id"],
-        path=row["path"],
-        size_bytes=row["size_bytes"],
-        row_count=row["row_count"],
-        physical_id=row["physical_id"],
-        begin_version=row["begin_version"],
-        partition=partition,
-        row_group_rows=tuple(n or 0 for n in unpack_numbers(bytes(row["row_group_rows"]))),
-    )
+    """A file of a version, from its `FILE_COLUMNS`."""
+    number, path, size, rows, physical, begin, groups = row
+    counts = _row_counts(bytes(groups))
+    return CatalogFile(number, path, size, rows, physical, begin, partition, counts)
+
+
+@lru_cache(maxsize=4096)
+def _row_counts(packed: bytes) -> tuple[int, ...]:
+    return tuple(count or 0 for count in unpack_numbers(packed))
 
 
 def partition_rows(file: NewFile) -> list[dict[str, Any]]:

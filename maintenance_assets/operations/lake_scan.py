@@ -10,8 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.fs as pafs
 
-from maintenance_assets.catalog.reader import KeyBound
-from maintenance_assets.catalog.statistics import decode_bound, encode_bound, is_bytes_or_text
+from maintenance_assets.catalog.statistics import decode_bound, is_bytes_or_text
 from maintenance_assets.engines.renamed_files import RenamingHandler
 from maintenance_assets.errors import CatalogError
 from maintenance_assets.model.files import ColumnRange
@@ -23,12 +22,13 @@ from maintenance_assets.model.lakehouse import (
     PhysicalSchema,
     TableSchema,
 )
+from maintenance_assets.operations.lake_bounds import key_bounds
 from maintenance_assets.operations.lake_files import path_values
 from maintenance_assets.operations.lake_session import LakeSession
 from maintenance_assets.planning.evolution import keeps_order
 from maintenance_assets.planning.extents import after_prefix
 from maintenance_assets.planning.predicates import BoundPredicate, parse_predicate
-from maintenance_assets.planning.search_bounds import is_covered, search_bounds
+from maintenance_assets.planning.search_bounds import is_covered
 from maintenance_assets.storage.filesystems import Store
 
 _MOST_GUARANTEES = 50_000
@@ -115,7 +115,7 @@ def plan_scan(
     schema = schema_at(session, state, version)
     predicate = None if where is None else parse_predicate(where).bind(schema.arrow)
     physical = session.reader.physical_schemas(state.dataset_id)
-    bounds = _key_bounds(predicate, schema, physical)
+    bounds = () if predicate is None else key_bounds(predicate, schema, physical)
     files = session.reader.files(state.dataset_id, version, bounds)
     chosen = tuple(ScanFile(file) for file in files)
     asked = predicate if predicate is not None else matcher
@@ -123,39 +123,6 @@ def plan_scan(
     if asked is not None and asked.columns and not known_enough:
         chosen = _Pruner(session, state, version, schema, physical, asked).choose(files)
     return Scan(state, session.store(state), version, schema, chosen, physical, predicate)
-
-
-_CERTAIN = 15
-"""Bytes of a text that surely are in its upper bound, even if a writer has cut that."""
-
-
-def _key_bounds(
-    predicate: BoundPredicate | None, schema: TableSchema, physical: Mapping[int, PhysicalSchema]
-) -> tuple[KeyBound, ...]:
-    """What the database can rule files out by; the rest is done with what it returns."""
-    if predicate is None:
-        return ()
-    found = []
-    for bound in search_bounds(predicate.tree):
-        column = schema.require(bound.column)
-        low = None if bound.low is None else encode_bound(bound.low, upper=False)
-        high = None if bound.high is None else encode_bound(bound.high, upper=True)
-        if low is not None and is_bytes_or_text(column.type):
-            low = low[:_CERTAIN]
-        unlike = tuple(number for number, p in physical.items() if not _is_alike(p, column))
-        if low is not None or high is not None:
-            found.append(KeyBound(column.field_id, low, high, unlike))
-    return tuple(found)
-
-
-def _is_alike(physical: PhysicalSchema, column: Column) -> bool:
-    """Whether bounds of these files have the form of values of the column."""
-    name = physical.name_of(column.field_id)
-    type_ = column.type if name is None else physical.arrow.field(name).type
-    if is_bytes_or_text(type_):
-        return is_bytes_or_text(column.type)
-    both_whole = pa.types.is_integer(type_) and pa.types.is_integer(column.type)
-    return bool(type_ == column.type) or both_whole
 
 
 class _Pruner:

@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from maintenance_assets import Lakehouse
 from maintenance_assets.api.lakehouse import LakeDataset
+from maintenance_assets.operations.lake_bounds import key_bounds
+from maintenance_assets.planning.predicates import parse_predicate
 
 
 @pytest.fixture
@@ -186,6 +188,11 @@ PREDICATES = (
     "t >= TIMESTAMPTZ '1970-01-01 00:00:00+00'",
     "n > 0 AND s = 'a'",
     "n > 0 OR f < 0",
+    "n = 7 OR s = 'z' OR d > 1",
+    "i = 1 OR i = 3 AND s > 'Z' OR n IN (0, 3)",
+    "s IN ('a', 'Z', NULL)",
+    "s LIKE 'a_' OR t < TIMESTAMPTZ '1970-01-01 00:00:00+00'",
+    "NOT (n = 1 OR s LIKE 'a%')",
 )
 
 
@@ -236,6 +243,33 @@ def test_partition_values_survive_any_spelling(house: Lakehouse) -> None:
         assert len(list(fragments)) == 1
     assert len(dataset.files()) == len(values)
     assert house.fsck().problems == ()
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id IN (3, 57, 200)", [3, 57]),
+        ("id = 3 OR id = 57 AND k = 'k57'", [3, 57]),
+        ("id = 3 OR k = 'k57'", [3, 57]),
+        ("id < 1 OR id > 98 OR k LIKE 'k57%'", [0, 57, 99]),
+        ("k LIKE 'k91%' AND (id = 91 OR id = 3)", [91]),
+    ],
+)
+def test_alternatives_rule_files_out_in_every_database(
+    house: Lakehouse, where: str, expected: list[int]
+) -> None:
+    dataset = house.create_dataset("numbers", {"id": "int64", "k": "string"})
+    for start in range(0, 100, 10):
+        ids_ = range(start, start + 10)
+        dataset.append({"id": list(ids_), "k": [f"k{id_}" for id_ in ids_]})
+    session = house._session
+    state = session.reader.dataset("numbers")
+    predicate = parse_predicate(where).bind(state.schema.arrow)
+    physical = session.reader.physical_schemas(state.dataset_id)
+    bounds = key_bounds(predicate, state.schema, physical)
+    files = session.reader.files(state.dataset_id, state.head, bounds)
+    assert len(files) == len({id_ // 10 for id_ in expected})
+    assert sorted(dataset.read(where=where).column("id").to_pylist()) == expected
 
 
 def test_typed_partitions_rule_files_out(house: Lakehouse) -> None:
