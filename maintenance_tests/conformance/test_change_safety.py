@@ -116,17 +116,15 @@ def test_changes_of_the_same_rows_are_taken_back_one_after_the_other(
         "backup_path": str(tmp_path / "backups"),
         "storage_options": dict(lake.storage_options) or None,
     }
-    states, changes = [], []
-    for change in (
-        lambda: update(lake.url, "id = 1", {"v": "x"}, **options),
-        lambda: delete(lake.url, "id = 2", **options),
-        lambda: update(lake.url, "id IN (1, 3)", {"p": "2", "v": "y"}, **options),
-    ):
-        states.append(lake.tree())
-        changes.append(change())
-    for state, changed in zip(reversed(states), reversed(changes), strict=True):
+    states = [lake.tree()]
+    first = update(lake.url, "id = 1", {"v": "x"}, **options)
+    states.append(lake.tree())
+    second = delete(lake.url, "id = 2", **options)
+    states.append(lake.tree())
+    third = update(lake.url, "id IN (1, 3)", {"p": "2", "v": "y"}, **options)
+    for changed in (third, second, first):
         restore(lake.url, changed.backup_id or "", **options)
-        assert lake.tree() == state
+        assert lake.tree() == states.pop()
 
 
 def test_a_moved_dataset_can_be_restored_by_saying_so(local: Lake, tmp_path: Path) -> None:

@@ -90,12 +90,10 @@ def test_a_value_too_long_for_a_directory_is_refused_before_anything_is_written(
     lake = start(home)
     before, backups = lake.tree(), home / "backups"
     new = pa.table({"id": [99], "name": ["é" * 126]})
-    for change in (
-        lambda: update(lake.url, "id = 1", {"name": "x" * 251}, dry_run=dry_run),
-        lambda: upsert(lake.url, new, ["id"], backup_path=backups, dry_run=dry_run),
-    ):
-        with pytest.raises(ValueError, match="a file system takes 255"):
-            change()
+    with pytest.raises(ValueError, match="a file system takes 255"):
+        update(lake.url, "id = 1", {"name": "x" * 251}, dry_run=dry_run)
+    with pytest.raises(ValueError, match="a file system takes 255"):
+        upsert(lake.url, new, ["id"], backup_path=backups, dry_run=dry_run)
     assert lake.tree() == before
     assert not backups.exists()
 
