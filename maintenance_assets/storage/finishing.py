@@ -3,8 +3,10 @@
 import errno
 import logging
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from maintenance_assets.errors import RecoveryError
 from maintenance_assets.storage import exchange
@@ -12,6 +14,7 @@ from maintenance_assets.storage.filesystems import Store
 from maintenance_assets.storage.journal import (
     JOURNAL_NAME,
     GroupEntry,
+    InputEntry,
     Journal,
     run_directory,
     write_journal,
@@ -20,7 +23,10 @@ from maintenance_assets.storage.lease import WORK_DIRECTORY, Lease
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Dropped = list[tuple[GroupEntry, str]]
+_AT_ONCE = 32
+"""Requests to a store that is far away: one after the other, each would cost a round trip."""
 
 
 @dataclass(slots=True)
@@ -45,13 +51,23 @@ class InputState:
 def input_state(store: Store, group: GroupEntry) -> InputState:
     """Compare the inputs of a group with what was read."""
     gone, changed = [], []
-    for entry in group.inputs:
-        listed = store.stat(store.path(entry.path))
+    found = _of_each(store, group.inputs, lambda entry: store.stat(store.path(entry.path)))
+    for entry, listed in zip(group.inputs, found, strict=True):
         if listed is None:
             gone.append(entry.path)
         elif listed.version != entry.version:
             changed.append(entry.path)
     return InputState(tuple(gone), tuple(changed))
+
+
+def _of_each(
+    store: Store, entries: Sequence[InputEntry], ask: Callable[[InputEntry], T]
+) -> list[T]:
+    """What a store answers for each input; when this returns or raises, nothing is under way."""
+    if store.is_local or len(entries) < 2:
+        return [ask(entry) for entry in entries]
+    with ThreadPoolExecutor(min(_AT_ONCE, len(entries)), thread_name_prefix="inputs") as pool:
+        return list(pool.map(ask, entries))
 
 
 def without_changed(
@@ -156,17 +172,22 @@ def was_exchanged(store: Store, journal: Journal, unit: str) -> bool:
 
 
 def _delete_inputs(store: Store, group: GroupEntry) -> None:
-    for entry in group.inputs:
-        path = store.path(entry.path)
-        listed = store.stat(path)
-        if listed is None:
-            continue
-        if listed.version != entry.version:
-            logger.warning("'%s' was replaced after publishing; the new file is kept", path)
-            continue
-        store.delete(path)
-        if store.is_local:
-            _delete_sidecar(store, path)
+    # The first one alone: where it may not be deleted, nothing has been.
+    for entries in (group.inputs[:1], group.inputs[1:]):
+        _of_each(store, entries, lambda entry: _delete_input(store, entry))
+
+
+def _delete_input(store: Store, entry: InputEntry) -> None:
+    path = store.path(entry.path)
+    listed = store.stat(path)
+    if listed is None:
+        return
+    if listed.version != entry.version:
+        logger.warning("'%s' was replaced after publishing; the new file is kept", path)
+        return
+    store.delete(path)
+    if store.is_local:
+        _delete_sidecar(store, path)
 
 
 def _delete_sidecar(store: Store, path: str) -> None:

@@ -1,6 +1,7 @@
 """Remote stores are asked as seldom as possible: small files whole, footers by their tail."""
 
 from collections.abc import Iterator
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -86,6 +87,36 @@ def test_blocks_that_are_copied_are_smaller_where_memory_is_short(
     longest = max(end - start for _, start, end in counting.reads if start is not None)
     # Five files are open at a time, with three blocks of each.
     assert 15 * longest <= 32 * 1024 * 1024
+
+
+class FarFileSystem(CountingFileSystem):
+    """Deletes two objects at a time, or none; but the first one alone."""
+
+    protocol = "far"
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.deleted: list[str] = []
+        self.together = Barrier(2, timeout=10)
+
+    def rm_file(self, path: str) -> None:
+        """Wait for another one."""
+        if path.rpartition("/")[2].startswith("part-"):
+            self.deleted.append(path)
+            if len(self.deleted) > 1:
+                self.together.wait()
+        super().rm_file(path)
+
+
+def test_inputs_of_a_store_that_is_far_away_are_deleted_together() -> None:
+    lake, fs = Lake("memory://far"), FarFileSystem()
+    try:
+        one_row_files(lake, 5)
+        assert compact("/far", filesystem=fs).stats.after_file_count == 1
+        assert lake.column("id") == list(range(5))
+        assert len(fs.deleted) == 5
+    finally:
+        fs.rm("/far", recursive=True)
 
 
 def test_a_footer_that_did_not_change_is_read_once(counting: CountingFileSystem) -> None:
