@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import MIB, Case, Line, PeakMemory, run_case
-from benchmarks.stitch import LEAST_TIMES_PEER, MOST_TIMES_COPY, TARGET_MB
+from benchmarks.stitch import MOST_TIMES_COPY, TARGET_MB
 
 ROUNDS = 2
 PYARROW, DUCKDB, COPY = "ours on pyarrow", "ours on duckdb", "raw byte copy"
 PEERS = ("DuckDB COPY", "Polars sink", "PyArrow write_dataset", "delta-rs compact")
-# Name, files, rows of a file, rows of a row group, what the ratios have to be.
+# Name, files, rows of a file, rows of a row group, whether all is copied.
 KINDS = (
     ("S3, healthy row groups (2 MB)", 8, 900_000, 100_000, True),
     ("S3, tiny row groups (1,000 rows)", 200, 10_000, 1_000, False),
@@ -194,21 +194,23 @@ def compaction_of_objects(work: Path) -> list[Line]:
         written = run_case(
             "write_ticks", folder=source, files=files, rows=rows, group_rows=group_rows
         )
-        folder = work / "server"
-        folder.mkdir()
-        with s3_server(weed, folder) as server:
-            best = _best_of_rounds(source, server.bucket, server.storage_options)
+        best: dict[str, dict[str, Any]] = {}
+        for _ in range(ROUNDS):
+            # A new server for each round: it does not give the room of deleted objects back.
+            folder = work / "server"
+            folder.mkdir()
+            with s3_server(weed, folder) as server:
+                _round(best, source, server.bucket, server.storage_options)
+            shutil.rmtree(folder)
         case = f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB"
         lines += _lines(case, best, healthy=healthy)
-        shutil.rmtree(folder)
         shutil.rmtree(source)
     return lines
 
 
-def _best_of_rounds(source: Path, bucket: str, options: Options) -> dict[str, dict[str, Any]]:
+def _round(best: dict[str, Any], source: Path, bucket: str, options: Options) -> None:
     """All take turns, so that a slow moment of the machine does not hit one of them only."""
-    best: dict[str, dict[str, Any]] = {}
-    for number, tool in enumerate(tuple(_TOOLS) * ROUNDS):
+    for number, tool in enumerate(_TOOLS):
         place, target = f"{bucket}/input-{number}", f"{bucket}/output-{number}"
         run_case("upload", folder=source, place=place, options=options)
         if tool == "delta-rs compact":
@@ -216,23 +218,16 @@ def _best_of_rounds(source: Path, bucket: str, options: Options) -> dict[str, di
         found = run_case("compact objects", tool=tool, place=place, target=target, options=options)
         if tool not in best or found["seconds"] < best[tool]["seconds"]:
             best[tool] = found
-    return best
 
 
 def _lines(case: str, best: dict[str, dict[str, Any]], *, healthy: bool) -> list[Line]:
     fastest = min(PEERS, key=lambda tool: best[tool]["seconds"])
     ours = best[PYARROW]["seconds"]
     peer, copied = best[fastest]["seconds"] / ours, ours / best[COPY]["seconds"]
-    least = LEAST_TIMES_PEER if healthy else 1.0
     return [
         *(Line(case, tool, _text(found)) for tool, found in best.items()),
-        Line(
-            case,
-            f"fastest peer ({fastest}) / {PYARROW}",
-            f"{peer:.2f} x",
-            f">= {least:g} x",
-            peer >= least,
-        ),
+        # No bound: of what is moved once down and once up, no tool can be five times faster.
+        Line(case, f"fastest peer ({fastest}) / {PYARROW}", f"{peer:.2f} x"),
         Line(
             case,
             f"{PYARROW} / {COPY}",
