@@ -16,6 +16,7 @@ from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.plans import RewriteGroup, WriterOptions
 from maintenance_assets.model.progress import Progress, ProgressCallback
 from maintenance_assets.operations.naming import output_name
+from maintenance_assets.operations.readers import require_same_readers
 from maintenance_assets.operations.verify import verify_files
 from maintenance_assets.planning.bound_changes import BoundChange
 from maintenance_assets.planning.change_plan import ChangePlan, Survey
@@ -80,6 +81,8 @@ class ChangeWriter:
     # -- files that change -------------------------------------------------------------------
 
     def _rewrite(self, bound: BoundChange, plan: ChangePlan) -> list[_Output]:
+        for group in plan.groups:
+            require_same_readers(self.store, group.file_paths())
         rule = plan.groups[0].change.rule if plan.groups[0].change is not None else None
         if isinstance(bound, BoundUpsert) and isinstance(rule, Merging):
             stage_source(bound.source, bound.finder.index, rule, self.store)

@@ -15,6 +15,7 @@ from maintenance_assets.operations.lake_files import describe_files
 from maintenance_assets.operations.lake_scan import Scan, ScanFile, plan_scan, scan_batches
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
 from maintenance_assets.operations.lake_write import ATTEMPTS, WriteOptions, writer_options
+from maintenance_assets.operations.readers import require_same_readers
 from maintenance_assets.planning.placement import check_partition_type, partition_directories
 from maintenance_assets.planning.predicates import BoundPredicate, parse_predicate
 from maintenance_assets.planning.values import BoundValue, parse_value
@@ -274,6 +275,8 @@ def write_changed(
 
     Who may read the files that the rows were in may read the new ones.
     """
+    store = transaction.store
+    require_same_readers(store, [store.path(file.file.path) for file in scan.files])
     policy = options.policy
     file_schema = schema.with_ids
     partition_by = transaction.state.partition_by

@@ -25,6 +25,13 @@ def with_readers_apart(plan: P, store: Store) -> P:
     return replace(plan, groups=kept, failures=(*plan.failures, *failures))
 
 
+def require_same_readers(store: Store, paths: Iterable[str]) -> None:
+    """PermissionError where rows of these files are to come together, and must not."""
+    why = readers_differ(store, paths)
+    if why is not None:
+        raise PermissionError(f"{why}. Nothing was changed")
+
+
 def readers_differ(store: Store, paths: Iterable[str]) -> str | None:
     """Why these files cannot become one, if different users may read them."""
     if not store.is_local:

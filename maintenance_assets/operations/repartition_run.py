@@ -24,7 +24,7 @@ from maintenance_assets.model.progress import Phase, Progress, ProgressCallback
 from maintenance_assets.model.repartition import RepartitionStats
 from maintenance_assets.operations.engine_choice import EngineChoice, fitting_repartition
 from maintenance_assets.operations.naming import uuid7
-from maintenance_assets.operations.readers import readers_differ
+from maintenance_assets.operations.readers import require_same_readers
 from maintenance_assets.operations.recover import recover_store
 from maintenance_assets.operations.repartition_plan import (
     Planned,
@@ -94,7 +94,7 @@ class RepartitionRun:
         if not self.in_place:
             require_empty_target(self.target)
         snapshot = discover(self.source, on_progress=self.on_progress)
-        self._require_same_readers(snapshot)
+        require_same_readers(self.source, [file.path for file in snapshot.files])
         planned = plan_repartition(self.request, snapshot, self.source, "")
         seen = self._engine(planned.task).foresee_repartition(
             planned.task, Places(self.source, self.target), self.resources.strict
@@ -184,7 +184,7 @@ class RepartitionRun:
     def _attempt(self, run_id: str, lease: Lease) -> tuple[RepartitionResult, Snapshot]:
         try:
             snapshot = discover(self.source, on_progress=self.on_progress)
-            self._require_same_readers(snapshot)
+            require_same_readers(self.source, [file.path for file in snapshot.files])
             staging = self.target.path(run_directory(run_id))
             planned = plan_repartition(self.request, snapshot, self.source, staging)
             outcome = self._write(planned.task, snapshot)
@@ -240,12 +240,6 @@ class RepartitionRun:
                 like = task.files[0].path
                 self.target.copy_permissions(like, part.path, is_copy=not self.in_place)
         return files
-
-    def _require_same_readers(self, snapshot: Snapshot) -> None:
-        """Any row may come into any file."""
-        why = readers_differ(self.source, [file.path for file in snapshot.files])
-        if why is not None:
-            raise PermissionError(f"{why}. Nothing was changed")
 
     def _require_unchanged(self, snapshot: Snapshot) -> None:
         """Raise where a source is not what was read; what came since is told."""

@@ -109,6 +109,17 @@ def test_files_that_different_users_may_read_are_not_merged(
     assert not (root.parent / "target").exists()
 
 
+def test_rows_that_move_do_not_come_together_from_them(
+    with_a_private_file: Path, engine: str
+) -> None:
+    root = with_a_private_file
+    with pytest.raises(PermissionError, match=r"may be read by different users.*Nothing was"):
+        update(root, "id IN (11, 12)", {"d": "7"}, engine=engine)
+    delete(root, "id IN (11, 12) AND s = 'x1'", engine=engine)
+    assert not (root / "d=7").exists()
+    assert exposed(root) == ["lake/d=1/2.parquet 600"]
+
+
 def test_a_catalog_does_not_merge_them_either(with_a_private_file: Path) -> None:
     root = with_a_private_file
     with Lakehouse(f"sqlite:///{root.parent}/catalog.db") as house:
@@ -118,6 +129,18 @@ def test_a_catalog_does_not_merge_them_either(with_a_private_file: Path) -> None
         live = [file.path for file in dataset.live_files()]
     assert sum("d=1/" in path for path in live) == 4
     assert sum("d=2/" in path for path in live) == 1
+
+
+def test_changes_in_a_catalog_do_not_mix_their_rows(with_a_private_file: Path) -> None:
+    root = with_a_private_file
+    with Lakehouse(f"sqlite:///{root.parent}/catalog.db") as house:
+        dataset = house.register("lake", root)
+        dataset.delete("id = 11")
+        with pytest.raises(PermissionError, match="may be read by different users"):
+            dataset.update("id IN (12, 13)", {"s": "new"})
+        assert dataset.read(where="s = 'new'").num_rows == 0
+        dataset.update("id = 12", {"s": "new"})
+        assert dataset.read(where="s = 'new'").num_rows == 1
 
 
 def test_rights_to_write_do_not_keep_files_apart(root: Path) -> None:
