@@ -18,19 +18,22 @@ TARGET_MB = 128
 LEAST_TIMES_PEER, MOST_TIMES_COPY = 5.0, 3.0
 MOST_GROWTH = 1.5
 
-# Name, files, rows of a file, rows of a row group, what the ratios have to be.
-KINDS: tuple[tuple[str, int, int, int, bool], ...] = (
-    ("healthy row groups (2 MB)", 24, 900_000, 100_000, True),
-    ("row groups of 20,000 rows", 200, 40_000, 20_000, False),
-    ("tiny row groups (1,000 rows)", 200, 10_000, 1_000, False),
-    ("tiny files (500 rows)", 1000, 500, 500, False),
+# Name, files, rows of a file, rows of a row group, codec, whether the row groups are healthy.
+KINDS: tuple[tuple[str, int, int, int, str, bool], ...] = (
+    ("healthy row groups (2 MB), snappy", 24, 900_000, 100_000, "snappy", True),
+    ("healthy row groups (1.4 MB), zstd", 24, 900_000, 100_000, "zstd", True),
+    ("row groups of 20,000 rows", 200, 40_000, 20_000, "snappy", False),
+    ("tiny row groups (1,000 rows)", 200, 10_000, 1_000, "snappy", False),
+    ("tiny files (500 rows)", 1000, 500, 500, "snappy", False),
 )
 
 
 # -- cases: each runs in a process of its own and returns figures ------------------------------
 
 
-def write_ticks(folder: Path, files: int, rows: int, group_rows: int) -> dict[str, Any]:
+def write_ticks(
+    folder: Path, files: int, rows: int, group_rows: int, codec: str = "snappy"
+) -> dict[str, Any]:
     import numpy as np
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -48,11 +51,12 @@ def write_ticks(folder: Path, files: int, rows: int, group_rows: int) -> dict[st
                 "maker": rng.integers(0, 100_000, rows).astype("int32"),
             }
         )
-        pq.write_table(table, folder / f"part-{number:04}.parquet", row_group_size=group_rows)
+        path = folder / f"part-{number:04}.parquet"
+        pq.write_table(table, path, row_group_size=group_rows, compression=codec)
     return {"bytes": sum(path.stat().st_size for path in folder.iterdir())}
 
 
-def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
+def stitch_with(tool: str, folder: Path, target: Path, codec: str = "snappy") -> dict[str, Any]:
     """Make few files of many with one tool; of ours also how, and how much memory it took."""
     _import_all()
     if tool == OURS:
@@ -66,7 +70,7 @@ def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
             "mode": result.mode,
             "peak_mb": peak.megabytes,
         }
-    rewrite: dict[str, Callable[[Path, Path], int]] = {
+    rewrite: dict[str, Callable[[Path, Path, str], int]] = {
         COPY: _copy_bytes,
         "DuckDB COPY": _with_duckdb,
         "Polars sink": _with_polars,
@@ -75,7 +79,7 @@ def stitch_with(tool: str, folder: Path, target: Path) -> dict[str, Any]:
     }
     with PeakMemory() as peak:
         started = time.perf_counter()
-        files = rewrite[tool](folder, target)
+        files = rewrite[tool](folder, target, codec)
         seconds = time.perf_counter() - started
     return {"files": files, "seconds": seconds, "peak_mb": peak.megabytes}
 
@@ -90,7 +94,7 @@ def _import_all() -> None:
     import maintenance_assets.engines.pyarrow_engine  # noqa: F401
 
 
-def _copy_bytes(folder: Path, target: Path) -> int:
+def _copy_bytes(folder: Path, target: Path, _: str) -> int:
     for number, path in enumerate(sorted(folder.glob("*.parquet"))):
         shutil.copyfile(path, target / f"{number}.parquet")
     return _files(target)
@@ -100,30 +104,30 @@ def _files(target: Path) -> int:
     return len(list(target.rglob("*.parquet")))
 
 
-def _with_duckdb(folder: Path, target: Path) -> int:
+def _with_duckdb(folder: Path, target: Path, codec: str) -> int:
     import duckdb
 
     with duckdb.connect() as connection:
         connection.execute("SET enable_progress_bar = false")
         connection.execute(
             f"COPY (FROM read_parquet('{folder}/*.parquet')) TO '{target}' "
-            f"(FORMAT parquet, COMPRESSION snappy, FILE_SIZE_BYTES '{TARGET_MB}MB', "
+            f"(FORMAT parquet, COMPRESSION {codec}, FILE_SIZE_BYTES '{TARGET_MB}MB', "
             "OVERWRITE_OR_IGNORE)"
         )
     return _files(target)
 
 
-def _with_polars(folder: Path, target: Path) -> int:
+def _with_polars(folder: Path, target: Path, codec: str) -> int:
     import polars as pl
 
-    pl.scan_parquet(folder).sink_parquet(target / "out.parquet", compression="snappy")
+    pl.scan_parquet(folder).sink_parquet(target / "out.parquet", compression=codec)
     return _files(target)
 
 
-def _with_pyarrow(folder: Path, target: Path) -> int:
+def _with_pyarrow(folder: Path, target: Path, codec: str) -> int:
     import pyarrow.dataset as ds
 
-    options = ds.ParquetFileFormat().make_write_options(compression="snappy")
+    options = ds.ParquetFileFormat().make_write_options(compression=codec)
     rows = 1024 * 1024
     ds.write_dataset(
         ds.dataset(folder, format="parquet"),
@@ -135,19 +139,20 @@ def _with_pyarrow(folder: Path, target: Path) -> int:
     return _files(target)
 
 
-def _with_delta(folder: Path, target: Path) -> int:
+def _with_delta(folder: Path, target: Path, codec: str) -> int:
     from deltalake import DeltaTable, WriterProperties
 
     table = DeltaTable(str(folder))
-    table.optimize.compact(
-        target_size=TARGET_MB * MIB, writer_properties=WriterProperties(compression="SNAPPY")
-    )
+    properties = WriterProperties(compression=codec.upper())
+    table.optimize.compact(target_size=TARGET_MB * MIB, writer_properties=properties)
     return len(table.file_uris())
 
 
 CASES: dict[str, Case] = {
-    "write_ticks": lambda a: write_ticks(Path(a["folder"]), a["files"], a["rows"], a["group_rows"]),
-    "stitch": lambda a: stitch_with(a["tool"], Path(a["folder"]), Path(a["target"])),
+    "write_ticks": lambda a: write_ticks(**{**a, "folder": Path(a["folder"])}),
+    "stitch": lambda a: stitch_with(
+        a["tool"], Path(a["folder"]), Path(a["target"]), a.get("codec", "snappy")
+    ),
 }
 
 
@@ -156,21 +161,20 @@ CASES: dict[str, Case] = {
 
 def stitching(work: Path) -> list[Line]:
     lines = []
-    for name, files, rows, group_rows, healthy in KINDS:
+    for name, files, rows, group_rows, codec, healthy in KINDS:
         source = work / "source"
         source.mkdir()
         files = max(2, round(files * SCALE))
-        written = run_case(
-            "write_ticks", folder=source, files=files, rows=rows, group_rows=group_rows
-        )
-        best = _best_of_rounds(work, source, ROUNDS_HEALTHY if healthy else ROUNDS)
+        ticks = {"files": files, "rows": rows, "group_rows": group_rows, "codec": codec}
+        written = run_case("write_ticks", folder=source, **ticks)
+        best = _best_of_rounds(work, source, codec, ROUNDS_HEALTHY if healthy else ROUNDS)
         case = f"{name}: {files} files, {written['bytes'] / MIB:,.0f} MiB"
         lines += _compared(case, best, healthy=healthy)
         shutil.rmtree(source)
     return lines
 
 
-def _best_of_rounds(work: Path, source: Path, rounds: int) -> dict[str, dict[str, Any]]:
+def _best_of_rounds(work: Path, source: Path, codec: str, rounds: int) -> dict[str, dict[str, Any]]:
     """All take turns, so that a slow moment of the machine does not hit one of them only."""
     best: dict[str, dict[str, Any]] = {}
     for _ in range(rounds):
@@ -180,7 +184,7 @@ def _best_of_rounds(work: Path, source: Path, rounds: int) -> dict[str, dict[str
             target.mkdir()
             if tool == "delta-rs compact":
                 run_case("convert_to_delta", folder=folder)
-            found = run_case("stitch", tool=tool, folder=folder, target=target)
+            found = run_case("stitch", tool=tool, folder=folder, target=target, codec=codec)
             if tool not in best or found["seconds"] < best[tool]["seconds"]:
                 best[tool] = found
             shutil.rmtree(folder)
