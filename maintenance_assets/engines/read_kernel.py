@@ -22,10 +22,8 @@ _PROBE_BUFFER = 64 * 1024
 _WIDEST = 12
 """Bytes of the widest value (INT96) that is not as long as it likes."""
 _MIN_BATCH_ROWS = 16
-_ENOUGH_ROWS = 4096
-"""Batches of so many rows cost little more than larger ones, and less than a look at a file."""
 _PREFETCH_LIMIT = 64 * MIB
-THREADS_FROM = MIB
+_THREADS_FROM = MIB
 """Columns of a smaller file are decoded sooner than handed to threads."""
 _NANOSECONDS = 1_000_000_000
 RowGroups = Callable[[Any], Sequence[int]]
@@ -88,8 +86,8 @@ def _read_batches(
         check = _Int96Check(file, access, columns) if file.schema.has_int96 else None
         metadata = parquet.metadata
         wanted = range(metadata.num_row_groups) if choose is None else choose(metadata)
-        batch_rows = _batch_rows(handle, metadata, file, batch_bytes, columns, wanted, reading)
-        several = file.size_bytes > THREADS_FROM
+        batch_rows = _batch_rows(handle, metadata, file, batch_bytes, columns, wanted[:1], reading)
+        several = file.size_bytes > _THREADS_FROM
         # PyArrow reads a nested dictionary within one row group only.
         portion_rows = 1 if has_nested_dictionary(file.schema.arrow) else batch_rows
         for groups in _portions(metadata, portion_rows, wanted):
@@ -126,19 +124,18 @@ def _batch_rows(
     file: DataFile,
     batch_bytes: int,
     columns: list[str] | None,
-    wanted: Sequence[int],
+    first: Sequence[int],
     reading: Reading,
 ) -> int:
     """How many rows of this file fit the budget, by its footer and by a look at its first rows."""
-    texts = _variable_columns(file, columns)
-    surely = _surely_fitting(metadata, file, batch_bytes, texts, wanted)
-    if surely >= min(_ENOUGH_ROWS, file.num_rows):
-        return min(reading.most_rows, max(surely, 1))
+    if _surely_fits(file, batch_bytes):
+        return reading.most_rows
     row_bytes = max(1, file.decoded_bytes // max(1, file.num_rows))
     # A footer cannot tell how often a long dictionary value repeats; a few rows can.
-    if wanted and file.num_rows > _PROBE_ROWS and texts:
-        probed = _probed(handle, metadata, texts, wanted[0], reading)
-        row_bytes = max(row_bytes, probed + _others(metadata, wanted[0], texts, columns))
+    texts = _variable_columns(file, columns)
+    if first and file.num_rows > _PROBE_ROWS and texts:
+        probed = _probed(handle, metadata, texts, first[0], reading)
+        row_bytes = max(row_bytes, probed + _others(metadata, first[0], texts, columns))
     return max(_MIN_BATCH_ROWS, min(reading.most_rows, batch_bytes // row_bytes))
 
 
@@ -169,19 +166,10 @@ def _others(metadata: Any, group: int, probed: list[str], columns: list[str] | N
     return int(values * _WIDEST // max(1, found.num_rows))
 
 
-def _surely_fitting(
-    metadata: Any, file: DataFile, batch_bytes: int, texts: list[str], wanted: Sequence[int]
-) -> int:
-    """Rows that fit the budget even if each repeated all the text of its row group."""
-    if any(pa.types.is_nested(field.type) for field in file.schema.arrow):
-        return 0
-    at = [index for index, path in enumerate(file.schema.leaf_paths) if path in texts]
-    longest = [
-        max(metadata.row_group(group).column(index).total_uncompressed_size for group in wanted)
-        for index in (at if wanted else ())
-    ]
-    row_bytes = sum(longest) + _WIDEST * len(file.schema.leaf_paths)
-    return batch_bytes // row_bytes
+def _surely_fits(file: DataFile, batch_bytes: int) -> bool:
+    """Whether even the whole content of the file, repeated in each row, would fit the budget."""
+    flat = not any(pa.types.is_nested(field.type) for field in file.schema.arrow)
+    return flat and file.num_rows * file.decoded_bytes <= batch_bytes
 
 
 def has_variable_width(file: DataFile, columns: list[str] | None) -> bool:

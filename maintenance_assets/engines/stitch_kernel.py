@@ -1,12 +1,10 @@
 """Compaction without decoding: column chunks are copied, and only what is small is encoded."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 
 from maintenance_assets.engines.protocol import FileAccess, RewriteTask
 from maintenance_assets.engines.read_ahead import reading_ahead
@@ -63,9 +61,8 @@ def _write(
     ):
         runs = RunEncoder(task.group, found.runs, sources, memory_bytes, workers, encoders)
         block = block_bytes(memory_bytes, 1 + _FILES_AHEAD)
-        # The kernel copies; between a disk and itself it does so for several outputs at a time.
-        at_once = workers if access.is_local and not found.runs else 1
-        _Stitching(task, access, found, runs, readers, block).write(at_once)
+        with closing(_Files(task.group.files, found, access, readers, block)) as files:
+            _Stitching(task, access, found, files, runs).write()
 
 
 def _decoded(files: Sequence[DataFile], found: Recipe) -> list[DataFile]:
@@ -92,7 +89,7 @@ class _Files:
     def __init__(
         self,
         files: Sequence[DataFile],
-        parts: Iterable[Copied | Encoded],
+        found: Recipe,
         access: FileAccess,
         readers: ThreadPoolExecutor,
         block: int,
@@ -102,9 +99,10 @@ class _Files:
         self._readers = readers
         self._block = block
         self._spans: dict[int, list[Span]] = {}
-        for part in parts:
-            if isinstance(part, Copied):
-                self._spans.setdefault(part.span.file, []).append(part.span)
+        for parts in found.outputs:
+            for part in parts:
+                if isinstance(part, Copied):
+                    self._spans.setdefault(part.span.file, []).append(part.span)
         self._next = iter(self._spans)
         self._opening: deque[Future[_Opened]] = deque()
         self._stack = ExitStack()
@@ -173,65 +171,44 @@ class _Stitching:
         task: RewriteTask,
         access: FileAccess,
         found: Recipe,
+        files: _Files,
         runs: RunEncoder,
-        readers: ThreadPoolExecutor,
-        block: int,
     ) -> None:
         self._task = task
         self._access = access
         self._recipe = found
+        self._files = files
         self._runs = runs
-        self._readers = readers
-        self._block = block
-        group = task.group
-        self._keeps_sorting = group.keeps_copied_sorting or bool(group.writer.sorting)
 
-    def write(self, at_once: int) -> None:
-        """Write the outputs: in their order, unless several may be written at a time."""
-        outputs = self._recipe.outputs
-        with closing(self._open(chain.from_iterable(outputs))) as files:
-            base = self._base(files)
-            if at_once == 1 or len(outputs) == 1:
-                for number in range(len(outputs)):
-                    self._write(number, base, files)
-                self._runs.require_end()
-                return
-        with ThreadPoolExecutor(at_once, thread_name_prefix="stitch") as pool:
-            list(pool.map(partial(self._write_alone, base=base), range(len(outputs))))
-
-    def _base(self, files: _Files) -> Footer:
-        """What gives the outputs their schema: the first file that is copied from."""
-        own, first = empty_footer(self._task.group.schema, self._task.group), files.first()
+    def write(self) -> None:
+        """Write one output after the other."""
+        group = self._task.group
+        keep_sorting = group.keeps_copied_sorting or bool(group.writer.sorting)
+        own, first = empty_footer(group.schema, group), self._files.first()
         base = own if first is None else first.footer
         if self._recipe.runs:
             require_can_hold_encoded(base, own)
-        return base
+        for path, rows, parts in zip(
+            self._task.staged, group.output_rows, self._recipe.outputs, strict=True
+        ):
+            own = empty_footer(with_row_count(group.schema, rows), group)
+            with self._access.open_output(path) as target:
+                output = StitchedFile(target, base, own, keep_sorting=keep_sorting)
+                for part in parts:
+                    self._append(output, part, base)
+                output.finish()
+            self._check(Expected(path, output.size, output.sources, rows, keep_sorting))
+        self._runs.require_end()
 
-    def _open(self, parts: Iterable[Copied | Encoded]) -> _Files:
-        return _Files(self._task.group.files, parts, self._access, self._readers, self._block)
+    def _check(self, expected: Expected) -> None:
+        """Where reading is cheap, page by page."""
+        local = self._access.is_local
+        with self._files.open_written(expected.path) as source:
+            check_stitched(source, expected, look_at_pages=local)
 
-    def _write_alone(self, number: int, base: Footer) -> None:
-        with closing(self._open(self._recipe.outputs[number])) as files:
-            self._write(number, base, files)
-
-    def _write(self, number: int, base: Footer, files: _Files) -> None:
-        path, rows = self._task.staged[number], self._task.group.output_rows[number]
-        own = empty_footer(with_row_count(self._task.group.schema, rows), self._task.group)
-        with self._access.open_output(path) as target:
-            output = StitchedFile(target, base, own, keep_sorting=self._keeps_sorting)
-            for part in self._recipe.outputs[number]:
-                self._append(output, part, base, files)
-            output.finish()
-        expected = Expected(path, output.size, output.sources, rows, self._keeps_sorting)
-        # Where reading is cheap, page by page.
-        with files.open_written(path) as source:
-            check_stitched(source, expected, look_at_pages=self._access.is_local)
-
-    def _append(
-        self, output: StitchedFile, part: Copied | Encoded, base: Footer, files: _Files
-    ) -> None:
+    def _append(self, output: StitchedFile, part: Copied | Encoded, base: Footer) -> None:
         if isinstance(part, Copied):
-            opened = files.get(part.span.file)
+            opened = self._files.get(part.span.file)
             require_same_meaning(opened.footer, base)
             output.append(opened.source, opened.footer, opened.groups(part.span))
             return

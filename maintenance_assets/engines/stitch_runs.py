@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 
 from maintenance_assets.engines.dictionaries import check_indices_of
 from maintenance_assets.engines.dictionary_choice import with_useful_dictionaries
-from maintenance_assets.engines.in_order import in_order
 from maintenance_assets.engines.protocol import FileAccess
-from maintenance_assets.engines.read_kernel import THREADS_FROM, RowGroups, read_file
+from maintenance_assets.engines.read_kernel import RowGroups, read_file
 from maintenance_assets.engines.stitch_footer import Footer, parse_footer
 from maintenance_assets.engines.write_kernel import Cutter, open_writer
 from maintenance_assets.errors import RewriteError
@@ -20,8 +19,6 @@ from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.compaction import ROW_GROUP_BYTES, ROW_GROUP_ROWS
 from maintenance_assets.planning.stitching import Span
 
-_MOST_DECODERS = 4
-"""Each holds up to two batches."""
 _IN_MEMORY = "the rows that are encoded anew"
 
 
@@ -67,20 +64,15 @@ class RunEncoder:
         self._open = None
 
     def _batches(self, run: int) -> Iterator[pa.RecordBatch]:
-        spans = self._runs[run]
-        small = all(self._group.files[span.file].size_bytes <= THREADS_FROM for span in spans)
-        # Large files are decoded by several threads, remote ones fetched ahead of time.
-        at_once = min(self._workers, _MOST_DECODERS) if small and self._access.is_local else 1
-        return in_order(self._decoded, spans, at_once)
-
-    def _decoded(self, span: Span) -> Iterator[pa.RecordBatch]:
-        return read_file(
-            self._group.files[span.file],
-            self._group.schema,
-            self._access,
-            self._batch_bytes,
-            choose=_always(range(span.first, span.stop)),
-        )
+        for span in self._runs[run]:
+            file = self._group.files[span.file]
+            yield from read_file(
+                file,
+                self._group.schema,
+                self._access,
+                self._batch_bytes,
+                choose=_always(range(span.first, span.stop)),
+            )
 
 
 def _always(row_groups: range) -> RowGroups:

@@ -486,19 +486,3 @@ def test_several_workers_write_what_one_would(local: Lake) -> None:
     assert found[0].metadata.num_row_groups == found[1].metadata.num_row_groups > 1
     assert found[0].schema_arrow.equals(found[1].schema_arrow, check_metadata=True)
     assert found[0].metadata.created_by == found[1].metadata.created_by
-
-
-def test_several_outputs_are_copied_as_one_after_the_other_would_be(local: Lake) -> None:
-    outputs = []
-    for workers in (1, 4):
-        lake = local.below(f"workers-{workers}")
-        for part in range(7):
-            table = pa.table({"id": pa.array(range(part * 200_000, (part + 1) * 200_000))})
-            lake.write(f"{part}.parquet", table, row_group_size=100_000, write_page_index=True)
-        result = lake.compact(
-            "pyarrow", mode="stitch", target_rows_per_file=300_000, max_workers=workers
-        )
-        assert (result.mode, result.stats.after_file_count) == ("stitch", 5)
-        outputs.append([lake.get(name) for name in lake.files()])
-        assert sorted(lake.column("id")) == list(range(1_400_000))
-    assert outputs[0] == outputs[1]
