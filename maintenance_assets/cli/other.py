@@ -4,12 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from maintenance_assets.cli.completion import script
+from maintenance_assets.cli.declared import look_into
 from maintenance_assets.cli.exits import Exit
 from maintenance_assets.cli.parser import build_parser
 from maintenance_assets.cli.session import Session
-from maintenance_assets.errors import DatasetConfigError
-from maintenance_assets.storage.discovery import list_dataset
-from maintenance_assets.storage.filesystems import open_store
 
 
 def check_datasets(session: Session) -> Exit:
@@ -33,26 +31,7 @@ def check_datasets(session: Session) -> Exit:
 
 def _record(dataset: Any, *, is_opened: bool) -> dict[str, Any]:
     record = {"key": dataset.key, "engine": dataset.engine, "path": dataset.shown_path}
-    return record | {"files": _files(dataset)} if is_opened else record
-
-
-def _files(dataset: Any) -> int:
-    try:
-        return _count(dataset)
-    # A store's own errors are as many as there are stores; all of them mean this dataset.
-    except Exception as error:
-        field = "path" if dataset.catalog is None else "catalog"
-        reason = str(error) or type(error).__name__
-        raise DatasetConfigError(f"dataset '{dataset.key}', field '{field}': {reason}") from error
-
-
-def _count(dataset: Any) -> int:
-    if dataset.catalog is not None:
-        from maintenance_assets.orchestration.planner import look_at
-
-        return sum(len(files) for _, files in look_at(dataset).partitions())
-    store = open_store(dataset.path, storage_options=dataset.storage_options or None)
-    return len(list_dataset(store).data)
+    return record | {"files": look_into(dataset)} if is_opened else record
 
 
 def completion(session: Session) -> Exit:

@@ -106,7 +106,7 @@ def report_rewrite(
             f"{stats.before_file_count:,} files became {stats.after_file_count:,}, "
             f"{size_words(stats.before_total_bytes)} became {size_words(stats.after_total_bytes)}; "
             f"{stats.compacted_file_count:,} rewritten in {result.seconds:.1f} s by "
-            f"{result.engine}, publish: {result.publish}"
+            f"{result.engine}, publish: {result.publish}{_passes(result)}"
         )
     if isinstance(result, OptimizeResult):
         _gains(output, result)
@@ -114,6 +114,11 @@ def report_rewrite(
     output.lines("recovered", result.recovered)
     output.lines("changed meanwhile", (conflict.reason for conflict in result.conflicts))
     output.lines("left as it was", (failure.reason for failure in result.failures))
+
+
+def _passes(result: CompactionResult) -> str:
+    """Files that come meanwhile are taken along, so that more may be rewritten than there were."""
+    return f", in {result.passes} passes" if result.passes > 1 else ""
 
 
 def _planned(output: Output, result: CompactionResult) -> None:
@@ -148,12 +153,17 @@ def _gains(output: Output, result: OptimizeResult) -> None:
     rows = [
         (
             gain.column,
-            f"{gain.share_before:.1%}" if gain.is_known_before else "unknown",
-            f"{gain.share_after:.1%}" if gain.is_known_after else "unknown",
+            _opened(gain.share_before, gain.depth_before) if gain.is_known_before else "unknown",
+            _opened(gain.share_after, gain.depth_after) if gain.is_known_after else "unknown",
         )
         for gain in result.gains
     ]
     output.table(("look-up by", ">files opened before", ">after"), rows)
+
+
+def _opened(share: float, files: float) -> str:
+    """A larger share of fewer files may still be fewer of them."""
+    return f"{files:,.1f} ({share:.1%})"
 
 
 def _record(result: CompactionResult) -> dict[str, Any]:

@@ -209,3 +209,36 @@ def test_datasets_check_open_names_a_missing_path(shell: Shell, tmp_path: Path) 
 def test_names_with_markup_and_odd_bytes_are_printed_as_they_are(shell: Shell, local: Lake) -> None:
     one_row_files(local, 6, "name=[bold]x :smile:")
     assert "name=[bold]x :smile:" in shell("plan", local.url).out
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ("partition_columns: [day]", "field 'partition_columns': day: not in the paths"),
+        ("zorder_columns: [traded, id]", "field 'zorder_columns': Missing z-order columns: traded"),
+        ("zorder_columns: [tags]", "field 'zorder_columns': Cannot cluster by 'tags'"),
+    ],
+)
+def test_datasets_check_open_names_a_column_that_is_not_there(
+    shell: Shell, tmp_path: Path, fields: str, message: str
+) -> None:
+    Lake(str(tmp_path / "a")).write("date=2025-11-04/x.parquet", {"id": [1], "tags": [["a"]]})
+    file = tmp_path / "datasets.yaml"
+    file.write_text(f"datasets:\n  - {{key: a, path: a, {fields}}}\n")
+    assert shell("datasets", "check", file).code == 0
+    ran = shell("datasets", "check", file, "--open")
+    assert ran.code == 2
+    assert f"dataset 'a', {message}" in ran.error
+
+
+def test_datasets_check_open_takes_what_fits(shell: Shell, tmp_path: Path) -> None:
+    Lake(str(tmp_path / "a")).write("date=2025-11-04/x.parquet", {"id": [1]})
+    (tmp_path / "empty").mkdir()
+    file = tmp_path / "datasets.yaml"
+    file.write_text(
+        "datasets:\n"
+        "  - {key: a, path: a, partition_columns: [date], zorder_columns: [date, id]}\n"
+        "  - {key: b, path: empty, partition_columns: [date], zorder_columns: [id]}\n"
+    )
+    ran = shell("datasets", "check", file, "--open")
+    assert (ran.code, "2 dataset(s), nothing wrong" in ran.out) == (0, True), ran.error
