@@ -21,7 +21,7 @@ from maintenance_assets.engines.stitch_footer import (
     StitchObstacleError,
     parse_footer,
 )
-from maintenance_assets.engines.stitch_pages import checked_pages
+from maintenance_assets.engines.stitch_pages import check_copied, checked_pages
 from maintenance_assets.engines.stitch_source import Source
 from maintenance_assets.engines.thrift import Fields, int_of
 from maintenance_assets.errors import RewriteError
@@ -52,7 +52,7 @@ def check_stitched(source: Source, expected: Expected, *, look_at_pages: bool) -
         footer = _read_footer(source, expected)
         _check_groups(footer, expected)
         _check_places(footer, expected.path)
-        starts = list(_page_starts(source, footer, expected.path)) if look_at_pages else None
+        starts = list(_page_starts(source, footer, expected)) if look_at_pages else None
     except StitchObstacleError as error:
         raise _wrong(expected.path, str(error)) from error
     _check_offset_indexes(source, footer, starts)
@@ -124,9 +124,15 @@ def _check_places(footer: Footer, path: str) -> None:
         raise _wrong(path, "two columns or indexes share bytes")
 
 
-def _page_starts(source: Source, footer: Footer, path: str) -> Iterator[set[int]]:
-    for chunk in _chunks(footer):
-        yield {start for start, _ in checked_pages(source.read, chunk, path)}
+def _page_starts(source: Source, footer: Footer, expected: Expected) -> Iterator[set[int]]:
+    """Pages that were looked at in the source have to begin as there; others are looked at."""
+    origins = [chunk for group in expected.groups for chunk in group.chunks]
+    for chunk, origin in zip(_chunks(footer), origins, strict=True):
+        if origin.pages is None:
+            yield {page.start for page in checked_pages(source.read, chunk, expected.path)}
+            continue
+        moved = chunk.start - origin.start
+        yield set(check_copied(source.read, origin.pages, moved, expected.path))
 
 
 def _check_offset_indexes(source: Source, footer: Footer, starts: list[set[int]] | None) -> None:

@@ -34,6 +34,17 @@ class StitchObstacleError(Exception):
     """Why bytes cannot be copied as they are, in words; decoding them may still work."""
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page is, its header as it is encoded, and what its writer summed up of it."""
+
+    start: int
+    size: int
+    """With its header."""
+    header: bytes
+    checksum: int | None = None
+
+
 @dataclass(slots=True)
 class Chunk:
     """A column chunk: its fields, those of its metadata, where its bytes are, and its rows."""
@@ -45,6 +56,8 @@ class Chunk:
     rows: int = 0
     repeated: bool = False
     """Whether a row may have several values, as in lists."""
+    pages: "tuple[Page, ...] | None" = None
+    """Its pages, once they were looked at while they were copied."""
 
     @property
     def end(self) -> int:

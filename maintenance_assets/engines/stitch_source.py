@@ -73,8 +73,7 @@ class LocalSource:
     def copy(self, target: Any, start: int, stop: int, chunks: Sequence[Chunk]) -> None:
         """Look at the pages, then let the kernel copy."""
         for chunk in chunks:
-            for _ in checked_pages(self.read, chunk, self._path):
-                pass
+            chunk.pages = tuple(checked_pages(self.read, chunk, self._path))
         target.flush()
         start = _send(self._descriptor, target.fileno(), start, stop)
         while start < stop:
@@ -185,9 +184,9 @@ class RemoteSource:
     def copy(self, target: Any, start: int, stop: int, chunks: Sequence[Chunk]) -> None:
         """Page by page, so that nothing is read twice."""
         for chunk in chunks:
-            for position, size in checked_pages(self.read, chunk, self._path):
-                target.write(self.read(position, size))
-                self._forget_before(position + size)
+            for page in checked_pages(self.read, chunk, self._path):
+                target.write(self.read(page.start, page.size))
+                self._forget_before(page.start + page.size)
 
     def _forget_before(self, position: int) -> None:
         while self._blocks and self._blocks[0][0][0] < self._blocks[0][0][1] <= position:

@@ -9,6 +9,7 @@ import pytest
 
 from maintenance_assets.engines.stitch_check import Expected, check_stitched
 from maintenance_assets.engines.stitch_footer import StitchObstacleError
+from maintenance_assets.engines.stitch_pages import checked_pages
 from maintenance_assets.engines.stitch_source import MemorySource
 from maintenance_assets.engines.thrift import (
     I64,
@@ -115,6 +116,41 @@ def test_a_page_index_beside_the_pages_is_an_obstacle() -> None:
     at = CONTENT.index(old, start)
     with pytest.raises(StitchObstacleError, match="something that is no page"):
         look(CONTENT[:at] + new + CONTENT[at + len(new) :])
+
+
+def looked_at(content: bytes) -> Any:
+    """Row groups of a file whose pages were looked at, as they are while they are copied."""
+    groups = footer_of(content).row_groups
+    for chunk in (chunk for group in groups for chunk in group.chunks):
+        chunk.pages = tuple(checked_pages(MemorySource(content).read, chunk, "in"))
+    return groups
+
+
+@pytest.mark.parametrize("checksums", [False, True])
+@pytest.mark.parametrize("page", [0, 3, 7])
+def test_pages_that_were_looked_at_begin_in_the_copy_as_they_did(
+    page: int, checksums: bool
+) -> None:
+    content = parquet_bytes(
+        TABLE, max_rows_per_page=50, write_batch_size=10, write_page_checksum=checksums
+    )
+    groups = looked_at(content)
+    expected = Expected("out", len(content), groups, 600, keeps_sorting=True)
+    check_stitched(MemorySource(content), expected, look_at_pages=True)
+    start = groups[0].chunks[1].pages[page].start
+    damaged = content[: start + 4] + bytes((content[start + 4] ^ 1,)) + content[start + 5 :]
+    with pytest.raises(RewriteError, match="does not begin with the bytes that were copied"):
+        check_stitched(MemorySource(damaged), expected, look_at_pages=True)
+
+
+def test_the_sums_of_pages_are_those_of_the_copy() -> None:
+    content = parquet_bytes(TABLE, write_page_checksum=True)
+    groups = looked_at(content)
+    expected = Expected("out", len(content), groups, 600, keeps_sorting=True)
+    last = groups[0].chunks[1].end - 1
+    damaged = content[:last] + bytes((content[last] ^ 1,)) + content[last + 1 :]
+    with pytest.raises(RewriteError, match="does not match its CRC checksum"):
+        check_stitched(MemorySource(damaged), expected, look_at_pages=True)
 
 
 def take_locations(data: bytes, position: int) -> tuple[Any, int]:
