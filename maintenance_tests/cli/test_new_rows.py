@@ -137,7 +137,7 @@ def test_a_key_that_is_there_twice_names_the_option(
 ) -> None:
     local.write("a.parquet", {"id": [0]})
     (tmp_path / "new.csv").write_text("id\n1\n1\n")
-    words = ("upsert", local.url, tmp_path / "new.csv", "--key", "id")
+    words: tuple[object, ...] = ("upsert", local.url, tmp_path / "new.csv", "--key", "id")
     assert shell(*words).error.endswith("or --on-duplicates last in a shell")
     assert shell(*words, "--on-duplicates", "last").code == 0
     uri = f"sqlite:///{tmp_path}/catalog.db"
