@@ -124,7 +124,7 @@ def _change(
 
 def restore(session: Session) -> Exit:
     """`restore --catalog`: a new version that is like an earlier one."""
-    session.refuse_in_catalog("backup_path")
+    session.refuse_in_catalog("backup_path", "moved")
     given, output = session.arguments, session.output
     if not given.backup_id.isdecimal():
         raise ValueError(f"a version is a number, got '{given.backup_id}'; `history` lists them")

@@ -11,8 +11,10 @@ from maintenance_assets.model.status import DatasetStatus
 from maintenance_assets.model.words import size_words
 from maintenance_assets.operations import history as backups
 from maintenance_assets.operations import status as inspection
+from maintenance_assets.operations.history import KeptBackup
 
 _MOST_DRIFT = 10
+_MOST_PLACES = 3
 
 
 def status(session: Session) -> Exit:
@@ -141,35 +143,52 @@ def history(session: Session) -> Exit:
     )
     output.json(
         {
-            "backups": [
-                {
-                    "backup_id": one.backup_id,
-                    "operation": one.operation,
-                    "dataset": one.dataset,
-                    "created_at": one.created_at,
-                    "files_replaced": len(one.inputs),
-                    "files_written": len(one.outputs),
-                    "total_bytes": sum(file.size_bytes for file in one.inputs),
-                }
-                for one in found
-            ]
+            "backups": [_backup_record(one) for one in found.backups],
+            "of_other_datasets": len(found.others),
         }
     )
-    if not found:
-        output.line("no backups")
+    if not found.backups:
+        output.line(f"no backups of '{given.path}'")
     output.table(
-        ("backup", "operation", "when", ">replaced", ">written", ">kept", "dataset"),
-        [
-            (
-                one.backup_id,
-                one.operation,
-                time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.created_at)),
-                len(one.inputs),
-                len(one.outputs),
-                size_words(sum(file.size_bytes for file in one.inputs)),
-                one.dataset,
-            )
-            for one in found
-        ],
+        ("backup", "operation", "when", ">replaced", ">written", ">kept", "remark"),
+        [_backup_row(one) for one in found.backups],
     )
+    if found.others:
+        places = sorted(set(found.others))
+        named = ", ".join(f"'{place}'" for place in places[:_MOST_PLACES])
+        more = ", ..." if len(places) > _MOST_PLACES else ""
+        output.line(f"{len(found.others):,} backups of other datasets: {named}{more}")
     return Exit.DONE
+
+
+def _backup_record(one: KeptBackup) -> dict[str, Any]:
+    backup = one.backup
+    return {
+        "backup_id": backup.backup_id,
+        "operation": backup.operation,
+        "dataset": backup.dataset,
+        "created_at": backup.created_at,
+        "files_replaced": len(backup.inputs),
+        "files_written": len(backup.outputs),
+        "total_bytes": sum(file.size_bytes for file in backup.inputs),
+        "is_restored": one.restored is not None,
+        "restored_at": one.restored and one.restored.modified_at,
+    }
+
+
+def _backup_row(one: KeptBackup) -> tuple[Any, ...]:
+    backup, mark = one.backup, one.restored
+    restored = f"restored {_local(mark.modified_at)}".rstrip() if mark else ""
+    return (
+        backup.backup_id,
+        backup.operation,
+        _local(backup.created_at),
+        len(backup.inputs),
+        len(backup.outputs),
+        size_words(sum(file.size_bytes for file in backup.inputs)),
+        restored,
+    )
+
+
+def _local(moment: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment)) if moment else ""

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from maintenance_assets.cli.csv_rows import read_csv
 from maintenance_assets.planning.partitions import known_partition_keys
 from maintenance_assets.storage.discovery import list_dataset
 from maintenance_assets.storage.filesystems import Store
@@ -37,9 +38,7 @@ def _parquet(file: Path, types: Types) -> pa.Table:
 
 
 def _csv(file: Path, types: Types) -> pa.Table:
-    from pyarrow import csv
-
-    return csv.read_csv(file, convert_options=csv.ConvertOptions(column_types=_plain_of(types)))
+    return read_csv(file, _plain_of(types))
 
 
 def _json(file: Path, types: Types) -> pa.Table:

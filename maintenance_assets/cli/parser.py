@@ -167,6 +167,9 @@ def _change(commands: Any) -> None:
 def _undo(commands: Any) -> None:
     restore = _command(commands, "restore", "Take an operation back", _store, _dry_run, _in_catalog)
     restore.add_argument("backup_id", metavar="BACKUP_ID", help="or a version; see `history`")
+    restore.add_argument(
+        "--moved", action="store_true", help="the dataset lay elsewhere when the backup was made"
+    )
     _backups(restore)
     _command(commands, "recover", "Finish or undo interrupted runs", _store, _dry_run, _in_catalog)
 

@@ -18,6 +18,7 @@ def restore(session: Session) -> Exit:
         given.path,
         given.backup_id,
         backup_path=given.backup_path,
+        moved=given.moved,
         dry_run=given.dry_run,
         storage_options=session.storage_options,
     )

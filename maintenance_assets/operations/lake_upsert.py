@@ -160,7 +160,7 @@ def _plan(
         if request.on_duplicates == "error":
             raise ValueError(
                 f"Rows {twice[0]} and {twice[1]} of the data have the same key. Keep one of them, "
-                "or say on_duplicates='last'"
+                "or say on_duplicates='last', or --on-duplicates last in a shell"
             )
         source = source.take(pa.array(index.last_of_each()))
         index = KeyIndex(source.select(list(request.keys)))

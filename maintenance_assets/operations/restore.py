@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 from maintenance_assets.engines.read_kernel import read_file
@@ -85,7 +86,7 @@ def restore(
     if backup.dataset != address(store) and not moved:
         raise BackupError(
             f"Backup '{backup_id}' is one of '{backup.dataset}', not of '{store.shown}'. Restore "
-            "it there; if the dataset was moved, pass moved=True"
+            "it there; if the dataset was moved, pass moved=True, or --moved in a shell"
         )
     work = _Restore(store, backups, backup, moved)
     result = work.preview() if dry_run else work.execute()
@@ -183,7 +184,7 @@ class _Restore:
         if mark is not None and not self.backup.outputs:
             raise BackupError(
                 f"Backup '{self.backup.backup_id}' was restored already, or that was interrupted. "
-                f"If its rows are not in '{self.store.shown}', delete '{mark}' and try again"
+                f"If its rows are not in '{self.store.shown}', delete '{mark.path}' and try again"
             )
         return [listed for listed in found if listed is not None]
 
@@ -217,10 +218,17 @@ class _Restore:
                 f"are all in '{self.store.shown}'"
             )
         later = self._which_took(lost[0])
+        mark = restored_mark(self.backups, self.backup.backup_id)
+        if mark is not None and later is None:
+            return BackupError(
+                f"Backup '{self.backup.backup_id}' was restored already{_on(mark)}, or that was "
+                f"interrupted, and files were rewritten since. {self._by_hand()}"
+            )
         remedy = (
-            f"Restore backup '{later}' first, which took that file"
+            f"Restore backup '{later.backup_id}' of a later {later.operation} first, which took "
+            "that file"
             if later
-            else f"The old files can be copied by hand from '{self.backups.shown}'"
+            else self._by_hand()
         )
         return BackupError(
             f"Backup '{self.backup.backup_id}' cannot be restored: '{lost[0].path}', which the "
@@ -228,10 +236,22 @@ class _Restore:
             f"was written. {remedy}"
         )
 
-    def _which_took(self, file: BackupFile) -> str | None:
+    def _by_hand(self) -> str:
+        """Old files beside the new ones would double the rows that the operation left alone."""
+        return (
+            f"Copy no file out of '{self.backups.shown}/{self.backup.backup_id}/data': it holds "
+            f"whole old files, whose other rows are in '{self.store.shown}' already. Read from it "
+            "only the rows that are missing or wrong there, and upsert them by their key"
+        )
+
+    def _which_took(self, file: BackupFile) -> Backup | None:
+        """The backup of what rewrote a file; one that was restored gave the file back."""
         for backup_id in backup_ids(self.backups):
-            if file.path in {f.path for f in read_backup(self.backups, backup_id).inputs}:
-                return backup_id
+            backup = read_backup(self.backups, backup_id)
+            if file.path not in {kept.path for kept in backup.inputs}:
+                continue
+            if restored_mark(self.backups, backup_id) is None:
+                return backup
         return None
 
     def _result(self, leaving: list[Listed], *, dry_run: bool) -> RestoreResult:
@@ -252,6 +272,12 @@ class _Restore:
             rows_removed=sum(file.num_rows for file in removed),
             dry_run=dry_run,
         )
+
+
+def _on(mark: Listed) -> str:
+    if mark.modified_at is None:
+        return ""
+    return datetime.fromtimestamp(mark.modified_at, UTC).strftime(" on %Y-%m-%d %H:%M UTC")
 
 
 def _refuse_link(backups: Store, path: str) -> None:

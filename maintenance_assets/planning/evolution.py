@@ -158,7 +158,7 @@ def _fitting_type(
     why = "" if wider is None else f" It could be widened to {wider} with merge_schema=True."
     raise SchemaMismatchError(
         f"column '{column.name}' is {have} and the data brings {comes}.{why} "
-        "Cast the data, or write with on_mismatch='string'"
+        "Cast the data, or write with on_mismatch='string' in Python"
     )
 
 

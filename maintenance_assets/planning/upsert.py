@@ -356,7 +356,8 @@ def _distinct_keys(request: UpsertRequest, table: pa.Table) -> tuple[KeyIndex, p
         shown = ", ".join(f"{name}={value!r}" for name, value in row.items())
         raise ValueError(
             f"The new data has the key {shown} more than once (rows {twins[0]} and {twins[1]}): "
-            "which of them counts cannot be told. Remove the others, or pass on_duplicates='last'"
+            "which of them counts cannot be told. Remove the others, or pass on_duplicates='last', "
+            "or --on-duplicates last in a shell"
         )
     table = table.take(pa.array(index.last_of_each())).combine_chunks()
     return KeyIndex(table.select(list(request.keys))), table

@@ -13,7 +13,7 @@ from typing import Any
 
 from maintenance_assets.errors import BackupError
 from maintenance_assets.storage import local_paths
-from maintenance_assets.storage.filesystems import Store, open_store
+from maintenance_assets.storage.filesystems import Listed, Store, open_store
 from maintenance_assets.storage.journal import InputEntry, OutputEntry
 
 FORMAT = 1
@@ -121,10 +121,9 @@ def unmark_restored(backup: Store, backup_id: str) -> None:
     backup.delete(_mark(backup, backup_id))
 
 
-def restored_mark(backup: Store, backup_id: str) -> str | None:
-    """The file that says so, if there is one."""
-    path = _mark(backup, backup_id)
-    return path if backup.exists(path) else None
+def restored_mark(backup: Store, backup_id: str) -> Listed | None:
+    """The file that says so, if there is one; it is as old as the restoration."""
+    return backup.stat(_mark(backup, backup_id))
 
 
 def address(store: Store) -> str:

@@ -103,6 +103,47 @@ def test_a_change_with_a_backup_is_taken_back(shell: Shell, lake: Lake, tmp_path
     assert "has nothing to bring back" in again.error
 
 
+def test_history_is_that_of_one_dataset_and_marks_what_was_restored(
+    shell: Shell, lake: Lake, tmp_path: Path
+) -> None:
+    backups = ("--backup-path", tmp_path / "backups")
+    other = Lake(str(tmp_path / "other"))
+    other.write("a.parquet", ROWS)
+    shell("delete", other.url, "--where", "id = 1", *backups)
+    ran = shell("history", lake.url, *backups)
+    assert f"no backups of '{lake.url}'" in ran.out
+    assert f"1 backups of other datasets: '{other.url}'" in ran.out
+    first = shell("delete", lake.url, "--where", "id = 1", *backups, "--json").json["backup_id"]
+    second = shell("delete", lake.url, "--where", "id = 3", *backups, "--json").json["backup_id"]
+    assert shell("restore", lake.url, second, *backups).code == 0
+    found = shell("history", lake.url, *backups, "--json").json
+    assert found["of_other_datasets"] == 1
+    assert {one["backup_id"]: one["is_restored"] for one in found["backups"]} == {
+        first: False,
+        second: True,
+    }
+    (line,) = [
+        line for line in shell("history", lake.url, *backups).out.splitlines() if second in line
+    ]
+    assert " restored 20" in line
+    missing = shell("history", tmp_path / "nowhere", *backups)
+    assert (missing.code, missing.out) == (2, "")
+    assert missing.error == f"Dataset path '{tmp_path / 'nowhere'}' does not exist"
+
+
+def test_a_moved_dataset_is_restored_from_a_shell(shell: Shell, lake: Lake, tmp_path: Path) -> None:
+    backups = ("--backup-path", tmp_path / "backups")
+    made = shell("delete", lake.url, "--where", "id = 1", *backups, "--json").json["backup_id"]
+    moved = Lake(str(tmp_path / "moved"))
+    Path(lake.url).rename(moved.url)
+    refused = shell("restore", moved.url, made, *backups)
+    assert refused.error.endswith(
+        "if the dataset was moved, pass moved=True, or --moved in a shell"
+    )
+    assert shell("restore", moved.url, made, *backups, "--moved").code == 0
+    assert sorted(moved.column("id")) == [1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("backup_id", ["../../etc", "..", "/etc/passwd", ".hidden", ""])
 def test_a_backup_id_that_leaves_the_backups_is_refused(
     shell: Shell, lake: Lake, tmp_path: Path, backup_id: str

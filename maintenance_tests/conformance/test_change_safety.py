@@ -7,12 +7,14 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from maintenance_assets import (
     IncompleteMaintenanceError,
     Progress,
+    compact,
     delete,
     recover,
     repartition,
@@ -125,6 +127,42 @@ def test_changes_of_the_same_rows_are_taken_back_one_after_the_other(
     for changed in (third, second, first):
         restore(lake.url, changed.backup_id or "", **options)
         assert lake.tree() == states.pop()
+
+
+def test_after_a_compaction_missing_rows_come_back_by_key(local: Lake, tmp_path: Path) -> None:
+    two_partitions(local)
+    backups = tmp_path / "backups"
+    deleted = delete(local.url, "id = 1", backup_path=backups)
+    local.write("p=1/later.parquet", {"id": [9], "v": ["late"]})
+    compact(local.url)
+    before = local.tree()
+    with pytest.raises(BackupError) as told:
+        restore(local.url, deleted.backup_id or "", backup_path=backups)
+    assert local.tree() == before
+    assert "Copy no file out of" in str(told.value)
+    folder = str(told.value).split("Copy no file out of '")[1].split("'")[0]
+    paths = ds.partitioning(pa.schema([("p", pa.string())]), flavor="hive")
+    missing = ds.dataset(folder, partitioning=paths).to_table(filter=pc.field("id") == 1)
+    upsert(local.url, missing, ["id"], partition_cols=["p"])
+    assert sorted(local.column("id")) == [1, 2, 3, 4, 9]
+
+
+def test_what_was_restored_before_it_was_rewritten_says_when(local: Lake, tmp_path: Path) -> None:
+    two_partitions(local)
+    backups = tmp_path / "backups"
+    first = update(local.url, "id = 1", {"v": "x"}, backup_path=backups)
+    second = delete(local.url, "id = 2", backup_path=backups)
+    with pytest.raises(BackupError, match=rf"'{second.backup_id}' of a later delete first"):
+        restore(local.url, first.backup_id or "", backup_path=backups)
+    restore(local.url, second.backup_id or "", backup_path=backups)
+    local.write("p=1/later.parquet", {"id": [9], "v": ["late"]})
+    compact(local.url)
+    with pytest.raises(
+        BackupError, match=r"was restored already on 20\d\d-\d\d-\d\d .*Copy no file"
+    ):
+        restore(local.url, second.backup_id or "", backup_path=backups)
+    with pytest.raises(BackupError, match=r"cannot be restored: .*Copy no file"):
+        restore(local.url, first.backup_id or "", backup_path=backups)
 
 
 def test_a_moved_dataset_can_be_restored_by_saying_so(local: Lake, tmp_path: Path) -> None:
