@@ -8,6 +8,11 @@ class MaintenanceError(Exception):
     """Base of all errors raised by maintenance_assets."""
 
 
+def in_words(error: Exception) -> str:
+    """What went wrong: our own errors say it themselves, others need the name of their kind."""
+    return str(error) if isinstance(error, MaintenanceError) else f"{type(error).__name__}: {error}"
+
+
 # --- fix the configuration or the data, then call again -------------------------------------
 
 

@@ -1,11 +1,11 @@
 """What a script can tell from the end of a command: exit codes, and errors in one line."""
 
-import re
 from enum import IntEnum
 from typing import Any
 
 from maintenance_assets import errors
 from maintenance_assets.model.urls import shown_url
+from maintenance_assets.planning.expressions import on_one_line
 
 EPILOG = """\
 exit codes:
@@ -76,7 +76,7 @@ def one_line(error: BaseException, place: str = "") -> str:
 
     A store's own error often names neither the dataset, which is at `place`, nor a remedy.
     """
-    text = _unfolded(str(error)) or type(error).__name__
+    text = on_one_line(str(error)) or type(error).__name__
     known = isinstance(
         error, errors.MaintenanceError | ValueError | FileNotFoundError | FileExistsError
     )
@@ -95,17 +95,6 @@ def _remedy(error: BaseException) -> str:
     if isinstance(error, ImportError):
         return "the extras s3, gcs and azure install the file systems of these stores"
     return ""
-
-
-def _unfolded(text: str) -> str:
-    """A message without line breaks; one that points at a place quotes the place."""
-    message, *rest = text.splitlines() or [""]
-    if len(rest) == 2 and set(rest[1].strip()) == {"^"}:
-        start, end = rest[1].index("^"), len(rest[1].rstrip())
-        place = rest[0][start:end]
-        where = f"at '{place}' in" if place else "at the end of"
-        return f"{message} ({where}: {rest[0].strip()})"
-    return re.sub(r"\s*[\r\n]+\s*", " ", text).strip()
 
 
 def _is_foreign(error: BaseException) -> bool:

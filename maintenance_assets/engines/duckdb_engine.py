@@ -53,7 +53,7 @@ from maintenance_assets.engines.repartition_task import (
 from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.spill_folders import spill_folder
 from maintenance_assets.engines.write_kernel import write_files
-from maintenance_assets.errors import RewriteError
+from maintenance_assets.errors import RewriteError, in_words
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.model.policy import MIB
 from maintenance_assets.planning.changes import Finder
@@ -184,7 +184,7 @@ class _Rewriter:
         try:
             obstacle = try_stitching(task, self._access, self._share)
         except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
-            return RewriteOutcome(task.index, "duckdb", error=f"{type(error).__name__}: {error}")
+            return RewriteOutcome(task.index, "duckdb", error=in_words(error))
         if obstacle is None:
             return RewriteOutcome(task.index, "duckdb", task.staged, mode=task.group.mode)
         outcome = self._encode(task)
@@ -412,7 +412,7 @@ def _are_large(tasks: Sequence[RewriteTask]) -> bool:
 
 
 def _refusal(obstacle: str) -> str:
-    return f"RewriteError: {obstacle} (strict: no other engine may write the group)"
+    return f"{obstacle} (strict: no other engine may write the group)"
 
 
 def _pyarrow_note(obstacle: str) -> str:

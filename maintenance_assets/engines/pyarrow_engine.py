@@ -34,7 +34,7 @@ from maintenance_assets.engines.scan_kernel import scan_in_threads
 from maintenance_assets.engines.stitch_footer import StitchObstacleError
 from maintenance_assets.engines.stitch_kernel import encode_group, stitch_group
 from maintenance_assets.engines.write_kernel import write_files
-from maintenance_assets.errors import RewriteError
+from maintenance_assets.errors import RewriteError, in_words
 from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.plans import RewriteGroup
 from maintenance_assets.planning.changes import Finder
@@ -106,7 +106,7 @@ def rewrite_group(
         return RewriteOutcome(task.index, "pyarrow", task.staged, notes=notes, moved=moved)
     except (RewriteError, pa.ArrowException, OSError, ValueError) as error:
         logger.info("a group in '%s' was not rewritten: %s", task.group.directory, error)
-        return RewriteOutcome(task.index, "pyarrow", error=f"{type(error).__name__}: {error}")
+        return RewriteOutcome(task.index, "pyarrow", error=in_words(error))
 
 
 def try_stitching(

@@ -36,7 +36,7 @@ class Reading:
 
     most_rows: int = MAX_BATCH_ROWS
     coded: tuple[str, ...] = ()
-    """Columns that are handed out as dictionaries; the schema has them as such."""
+    """Columns of the file that are handed out as dictionaries; the schema has them as such."""
 
 
 _PLAIN = Reading()

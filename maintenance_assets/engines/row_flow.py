@@ -156,7 +156,7 @@ class RowFlow:
                 yield [pa.nulls(rows, field.type) for field in self._stored], rows
             return
         narrow = set(file.schema.arrow.names) > set(there)
-        coded = tuple(name for name in wanted if name in self._coded)
+        coded = tuple(name for name in there if name in self._coded)
         for batch in read_file(
             file,
             self._stored,

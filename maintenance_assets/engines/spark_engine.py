@@ -298,7 +298,7 @@ def _outcome(task: RewriteTask, rows: Sequence[Any], secrets: Sequence[str]) -> 
 
 
 def _refusal(obstacle: str) -> str:
-    return f"RewriteError: {obstacle} (strict: no other engine may write the group)"
+    return f"{obstacle} (strict: no other engine may write the group)"
 
 
 def _driver_note(obstacle: str) -> str:

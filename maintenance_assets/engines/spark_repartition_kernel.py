@@ -24,6 +24,7 @@ from maintenance_assets.engines.repartition_task import RepartitionTask, Written
 from maintenance_assets.engines.row_blocks import Arranged
 from maintenance_assets.engines.row_flow import Placed, Portion, RowFlow
 from maintenance_assets.engines.spark_kernel import ExecutorAccess, Kernel, decompressed
+from maintenance_assets.errors import in_words
 
 BLOCKS = pa.schema(
     [
@@ -201,7 +202,7 @@ def write_kernel(job: Job) -> Kernel:
             row = _write(batches, job)
         except Exception as error:
             # Not only what the kernels foresee: each store's library has errors of its own.
-            row = {"error": f"{type(error).__name__}: {error}"}
+            row = {"error": in_words(error)}
         yield pa.RecordBatch.from_pylist([row], RESULTS)
 
     return write
@@ -256,7 +257,7 @@ def _reported(work: Callable[[Any], Iterator[Row]], payload: bytes) -> Iterator[
         yield {"missing": f"{type(error).__name__}: {error}"}
     except Exception as error:
         # Not only what the kernels foresee: each store's library has errors of its own.
-        yield {"error": f"{type(error).__name__}: {error}"}
+        yield {"error": in_words(error)}
 
 
 def shipped(task: RepartitionTask, pickled: bytes) -> RepartitionTask:

@@ -30,6 +30,7 @@ from maintenance_assets.engines.protocol import RewriteTask
 from maintenance_assets.engines.range_buckets import RangeBuckets, joined
 from maintenance_assets.engines.spark_kernel import ExecutorAccess, Kernel, describe, unpack
 from maintenance_assets.engines.spill_folders import spill_folder
+from maintenance_assets.errors import in_words
 from maintenance_assets.planning.clustering import Cuts, StretchCounter, Stretches
 
 COUNTS = pa.schema(
@@ -175,8 +176,8 @@ def write_kernel(job: Job) -> Kernel:
             yield pa.RecordBatch.from_pylist(list(_write(batches, job)), WRITTEN)
         except Exception as error:
             # Not only what the kernels foresee: each store's library has errors of its own.
-            text = f"{type(error).__name__}: {error}"
-            yield pa.RecordBatch.from_pylist([{"output": -1, "error": text}], WRITTEN)
+            failed = {"output": -1, "error": in_words(error)}
+            yield pa.RecordBatch.from_pylist([failed], WRITTEN)
 
     return write
 
@@ -231,4 +232,4 @@ def _reported(work: Callable[[Any], Iterator[Row]], payload: bytes) -> Iterator[
         yield {"missing": f"{type(error).__name__}: {error}"}
     except Exception as error:
         # Not only what the kernels foresee: each store's library has errors of its own.
-        yield {"error": f"{type(error).__name__}: {error}"}
+        yield {"error": in_words(error)}

@@ -10,7 +10,7 @@ import pyarrow as pa
 from maintenance_assets.engines.insert_kernel import insert_rows
 from maintenance_assets.engines.merge_source import stage_source
 from maintenance_assets.engines.protocol import Engine, Resources, RewriteOutcome, RewriteTask
-from maintenance_assets.errors import RewriteError, VerificationError
+from maintenance_assets.errors import RewriteError, VerificationError, in_words
 from maintenance_assets.model.changes import MovedFile
 from maintenance_assets.model.files import DataFile
 from maintenance_assets.model.plans import RewriteGroup, WriterOptions
@@ -120,7 +120,7 @@ class ChangeWriter:
         try:
             return self._verified(group.files, group.schema, [*here, *moved], rows)
         except (VerificationError, OSError) as error:
-            raise self._refusal(group, f"{type(error).__name__}: {error}") from error
+            raise self._refusal(group, in_words(error)) from error
 
     def _refusal(self, group: RewriteGroup, error: str) -> Exception:
         """A conflict where a file was changed under the engine, else what went wrong."""

@@ -14,6 +14,7 @@ from maintenance_assets.errors import (
     CommitConflictError,
     UnreadableFileError,
     VerificationError,
+    in_words,
 )
 from maintenance_assets.model.files import DataFile, FileSchema, Snapshot
 from maintenance_assets.model.lakehouse import (
@@ -343,7 +344,7 @@ class LakeRewrite:
                 self.written_by[outcome.engine] += 1
                 self.group_modes[outcome.mode] += 1
             except (VerificationError, UnreadableFileError, OSError) as problem:
-                error = f"{type(problem).__name__}: {problem}"
+                error = in_words(problem)
         if error is not None:
             self.failures.append(GroupFailure(tuple(group.file_paths()), error))
 

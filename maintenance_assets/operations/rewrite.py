@@ -13,6 +13,7 @@ from maintenance_assets.errors import (
     LeaseLostError,
     UnreadableFileError,
     VerificationError,
+    in_words,
 )
 from maintenance_assets.model.files import DataFile, Snapshot
 from maintenance_assets.model.plans import CompactionPlan, GroupFailure, GroupMode, RewriteGroup
@@ -306,7 +307,7 @@ class RewriteRun:
             for path in paths:
                 self.store.copy_permissions(group.files[0].path, path)
         except (VerificationError, UnreadableFileError, OSError) as error:
-            return f"{type(error).__name__}: {error}"
+            return in_words(error)
         written[_entry(self.store, group, paths)] = (group, files)
         return None
 

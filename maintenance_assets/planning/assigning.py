@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from maintenance_assets.planning.binding_constants import locate
+from maintenance_assets.planning.binding_constants import IncomparableError, locate
 from maintenance_assets.planning.evaluation_cast import cast_exactly
 from maintenance_assets.planning.families import (
     NUMBERS,
@@ -181,7 +181,10 @@ def _fitted(given: Any, plain: ArrowType, value: Any) -> Any:
     try:
         place = locate(Constant(given, written=True), plain)
     except ValueError as error:
-        raise ValueError(f"{shown!r} is not a value of {type_name(plain)}: {error}") from None
+        why = str(error)
+        if isinstance(error, IncomparableError):  # nobody has compared anything
+            why = f"{type_name(given.type)} cannot be assigned to {type_name(plain)}{error.hint}"
+        raise ValueError(f"{shown!r} is not a value of {type_name(plain)}: {why}") from None
     if not place.exact:
         raise ValueError(f"{shown!r} does not fit {type_name(plain)}")
     if family(plain) is Family.BINARY and pa.types.is_fixed_size_binary(plain):

@@ -101,19 +101,28 @@ def _never() -> Constant:
     return Constant(pa.scalar(False))
 
 
+class IncomparableError(ValueError):
+    """Values of two types that have no one order."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        self.hint = hint
+        """What the message says beyond that."""
+        super().__init__(f"{message}{hint}")
+
+
 def check_comparable(left: ArrowType, right: ArrowType) -> None:
     """ValueError in words unless values of both types have one order."""
     families = {family(left), family(right)}
     if Family.OTHER in families:
         other = left if family(left) is Family.OTHER else right
-        raise ValueError(f"Values of type {type_name(other)} cannot be compared")
+        raise IncomparableError(f"Values of type {type_name(other)} cannot be compared")
     families.discard(Family.NULL)
     if len(families) <= 1 or families <= NUMBERS or families == {Family.DATE, Family.TIMESTAMP}:
         return
     hint = ""
     if Family.INSTANT in families and families <= MOMENTS:
         hint = ": one has a time zone, the other has none"
-    raise ValueError(f"{type_name(left)} and {type_name(right)} cannot be compared{hint}")
+    raise IncomparableError(f"{type_name(left)} and {type_name(right)} cannot be compared", hint)
 
 
 @dataclass(frozen=True, slots=True)

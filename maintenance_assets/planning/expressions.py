@@ -4,6 +4,7 @@ Every node remembers where in the text it stands, so that whatever is found wron
 can be pointed at.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -249,3 +250,16 @@ def pointing_at(text: str, span: Span, message: str) -> ValueError:
         width = min(width, _SHOWN - column)
     shown = "".join(char if char.isprintable() else " " for char in line)
     return ValueError(f"{message}\n  {shown}\n  {' ' * column}{'^' * max(1, width)}")
+
+
+def on_one_line(message: str) -> str:
+    """A message without line breaks; one that points at a place quotes the place."""
+    said, *rest = message.splitlines() or [""]
+    if len(rest) == 2 and set(rest[1].strip()) == {"^"}:
+        line, start, end = rest[0].strip(), rest[1].index("^"), len(rest[1].rstrip())
+        place = rest[0][start:end]
+        if place == line:
+            return f"{said} (in: {line})"
+        where = f"at '{place}' in" if place else "at the end of"
+        return f"{said} ({where}: {line})"
+    return re.sub(r"\s*[\r\n]+\s*", " ", message).strip()

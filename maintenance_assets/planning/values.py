@@ -15,7 +15,7 @@ from maintenance_assets.planning.assigning import (
 )
 from maintenance_assets.planning.binding import bind_expression
 from maintenance_assets.planning.evaluation import Rows, evaluate, read_field
-from maintenance_assets.planning.expressions import Expression
+from maintenance_assets.planning.expressions import Expression, on_one_line
 from maintenance_assets.planning.families import ArrowType, plain_array, plain_type
 from maintenance_assets.planning.foreign import BoundForeign, bind_foreign
 from maintenance_assets.planning.foreign_kinds import foreign_expression
@@ -123,8 +123,8 @@ class BoundSql:
         """The value for each row; RewriteError where one does not fit the column."""
         if isinstance(self.tree, Field) and self.tree.source == self.type:
             return assign(read_field(batch, self.tree), self.type)
-        values = evaluate(self.tree, Rows.of(batch, fields(self.tree), self.text))
         with _Naming(self.column, RewriteError):
+            values = evaluate(self.tree, Rows.of(batch, fields(self.tree), self.text))
             return assign(values, self.type)
 
 
@@ -152,8 +152,8 @@ class BoundForeignValue:
 
     def evaluate(self, batch: pa.RecordBatch) -> Array:
         """The value for each row; RewriteError where one does not fit the column."""
-        values = self.foreign.evaluate(batch)
         with _Naming(self.column, RewriteError):
+            values = self.foreign.evaluate(batch)
             return assign(plain_array(values, plain_type(values.type)), self.type)
 
 
@@ -161,7 +161,7 @@ BoundValue = BoundSql | BoundLiteral | BoundForeignValue
 
 
 class _Naming:
-    """Name the column in an error about a value."""
+    """Name the column in an error about a value, on one line: others put it into their own."""
 
     def __init__(self, column: str, kind: type[Exception]) -> None:
         self._prefix = f"Column {column!r}: " if column else ""
@@ -171,8 +171,8 @@ class _Naming:
         return None
 
     def __exit__(self, _type: Any, error: BaseException | None, _trace: Any) -> None:
-        if isinstance(error, pa.ArrowException | ValueError | OverflowError):
-            raise self._kind(f"{self._prefix}{error}") from error
+        if isinstance(error, pa.ArrowException | ValueError | OverflowError | RewriteError):
+            raise self._kind(f"{self._prefix}{on_one_line(str(error))}") from error
 
 
 def parse_value(value: Any) -> Value:

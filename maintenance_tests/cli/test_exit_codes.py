@@ -218,6 +218,8 @@ def test_messages_are_unfolded() -> None:
     assert one_line(pointing) == "Unknown column 'pric' (at 'pric' in: id > 3 and pric > 2)"
     cut_short = ValueError("Expected a value\n  id >\n      ^")
     assert one_line(cut_short) == "Expected a value (at the end of: id >)"
+    whole = ValueError("A result of * is out of range\n  id * 4\n  ^^^^^^")
+    assert one_line(whole) == "A result of * is out of range (in: id * 4)"
     assert one_line(ValueError("a\n\n  b")) == "a b"
     assert one_line(OSError("disk\nfull")) == "OSError: disk full (--debug shows the trace)"
     assert one_line(MemoryError()) == "MemoryError: MemoryError (--debug shows the trace)"

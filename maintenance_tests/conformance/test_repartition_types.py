@@ -67,6 +67,72 @@ def test_all_types_are_spilled_and_come_back(local: Lake, tmp_path: Path) -> Non
     assert_all_moved(local, target, 3)
 
 
+def write_notes(lake: Lake, lacking: int, other: Any = None) -> list[str | None]:
+    """Two files, one with a text that repeats; returns the notes in the order of ids."""
+    notes: list[str | None] = []
+    for number in range(2):
+        # The file that has the column is the larger one: by that one it is decided how to read.
+        rows = 1000 if number == lacking else 2000
+        ids = range(len(notes), len(notes) + rows)
+        columns: dict[str, Any] = {"id": list(ids), "p": [n % 2 for n in ids]}
+        found = other if number == lacking else pa.array(["x"] * rows)
+        if found is not None:
+            columns["note"] = found
+        lake.write(f"a={number + 1}/0.parquet", pa.table(columns))
+        notes += [None] * rows if found is None else found.to_pylist()
+    return notes
+
+
+def assert_noted(lake: Lake, notes: list[str | None], directories: set[str]) -> None:
+    """Each row has its note."""
+    assert {name.split("/")[0] for name in lake.files()} == directories
+    rows = dict(zip(lake.column("id"), lake.column("note"), strict=True))
+    assert [rows[number] for number in range(len(notes))] == notes
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_text_that_repeats_may_be_missing_from_a_file(
+    engine: str, local: Lake, tmp_path: Path, lacking: int, in_place: bool
+) -> None:
+    notes = write_notes(local, lacking)
+    target = local if in_place else Lake(str(tmp_path / "target"))
+    repartition(local.url, target.url, ["p"], engine=engine)
+    assert_noted(target, notes, {"p=0", "p=1"})
+    schema = target.open(target.files("p=0")[0]).schema_arrow
+    assert schema.field("note").type == pa.string()
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+def test_text_that_makes_directories_may_be_missing_from_a_file(
+    engine: str, local: Lake, tmp_path: Path, lacking: int
+) -> None:
+    notes = write_notes(local, lacking)
+    target = Lake(str(tmp_path / "target"))
+    repartition(local.url, target.url, ["note"], engine=engine)
+    assert_noted(target, notes, {"note=x", "note=__HIVE_DEFAULT_PARTITION__"})
+
+
+OTHERS: dict[str, Any] = {
+    "null": pa.nulls(1000),
+    "large": pa.array(["y", None] * 500, pa.large_string()),
+    "view": pa.array(["y", None] * 500, pa.string_view()),
+    "category": pa.array(["y", None] * 500).dictionary_encode(),
+    "all null": pa.nulls(1000, pa.string()),
+}
+
+
+@pytest.mark.parametrize("lacking", [0, 1])
+@pytest.mark.parametrize("other", OTHERS)
+def test_text_that_repeats_may_be_of_another_type_in_a_file(
+    local: Lake, tmp_path: Path, other: str, lacking: int
+) -> None:
+    notes = write_notes(local, lacking, OTHERS[other])
+    target = Lake(str(tmp_path / "target"))
+    repartition(local.url, target.url, ["p"])
+    assert_noted(target, notes, {"p=0", "p=1"})
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("servers")
 def test_all_types_travel_through_the_shuffle(spark: Any, local: Lake, tmp_path: Path) -> None:

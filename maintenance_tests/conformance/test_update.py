@@ -322,6 +322,26 @@ def test_wrong_values_are_refused(local: Lake, values: Any, message: str) -> Non
     assert local.tree() == before
 
 
+def test_text_is_not_assigned_to_a_number(engine: str, local: Lake) -> None:
+    before = quotes(local)
+    with pytest.raises(ValueError) as caught:
+        change(local, "id = 1", {"id": sql("'x'")}, engine)
+    expected = "Column 'id': 'x' is not a value of int64: text cannot be assigned to int64"
+    assert str(caught.value) == expected
+    assert local.tree() == before
+
+
+def test_an_overflow_names_column_and_expression_on_one_line(engine: str, local: Lake) -> None:
+    before = quotes(local)
+    with pytest.raises(RewriteError) as caught:
+        change(local, "id > 0 AND day = 'a'", {"id": sql("id * 4000000000000000000")}, engine)
+    assert str(caught.value) == (
+        "Column 'id': A result of * is out of range for BIGINT (in: id * 4000000000000000000). "
+        "Nothing was changed."
+    )
+    assert local.tree() == before
+
+
 def test_rows_of_a_path_that_contradicts_its_file_do_not_move(local: Lake) -> None:
     local.write("day=a/1.parquet", {"id": [1], "day": ["x"]})
     before = local.tree()

@@ -144,14 +144,14 @@ def test_a_naive_time_is_wall_clock_time_of_the_zone_of_its_column() -> None:
         (1e10, pa.float16(), "out of range"),
         (Decimal("1.255"), pa.decimal128(10, 2), r"Decimal\('1.255'\) does not fit"),
         (0.125, pa.decimal128(10, 2), "0.125 does not fit"),
-        ("x", pa.int8(), "'x' is not a value of int8"),
+        ("x", pa.int8(), "'x' is not a value of int8: text cannot be assigned to int8"),
         ("5", pa.int8(), "'5' is not a value of int8"),
         (5, pa.string(), "5 is not a value of text"),
         (True, pa.int8(), "True is not a value of int8"),
         (1, pa.bool_(), "1 is not a value of bool"),
         ("2025-13-01", pa.date32(), "'2025-13-01' is not a"),
         (datetime(2025, 1, 1, 10), pa.date32(), "does not fit date32"),
-        (datetime(2025, 1, 1, tzinfo=UTC), pa.timestamp("us"), "one has a time zone"),
+        (datetime(2025, 1, 1, tzinfo=UTC), pa.timestamp("us"), "assigned to .*has a time zone"),
         ("2025-01-01 00:00:00.5", pa.timestamp("s"), "does not fit timestamp"),
         (b"abc", pa.binary(2), "widths must match"),
         ([1, 500], pa.list_(pa.int8()), "500 does not fit int8"),
@@ -282,6 +282,16 @@ def test_a_value_that_does_not_fit_its_column_is_an_error(
     bound = parse_value(sql(text)).bind(BATCH.schema, target, column="x")
     with pytest.raises(RewriteError, match=message):
         bound.evaluate(BATCH)
+
+
+def test_what_cannot_be_calculated_is_told_on_one_line() -> None:
+    text = "CASE WHEN i > 0\n  THEN big * 4000 END"
+    with pytest.raises(RewriteError) as caught:
+        evaluated(sql(text))
+    said = "Column 'x': A result of * is out of range for BIGINT (at 'big * 4000' in: THEN big * "
+    assert str(caught.value) == f"{said}4000 END)"
+    with pytest.raises(RewriteError, match="Column 'x': The pyarrow expression cannot be"):
+        evaluated(pc.field("big") * 4000)
 
 
 @pytest.mark.parametrize(
