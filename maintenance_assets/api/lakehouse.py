@@ -1,12 +1,13 @@
 """The lakehouse: datasets with versions in a SQL catalog."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
+from inspect import signature
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from maintenance_assets.model.lakehouse import (
     OpenTransaction,
     Pin,
 )
-from maintenance_assets.model.policy import CompactionPolicy
+from maintenance_assets.model.policy import CompactionPolicy, Mode
 from maintenance_assets.model.status import DatasetStatus
 from maintenance_assets.operations import (
     lake_admin,
@@ -58,10 +59,13 @@ from maintenance_assets.operations.lake_write import WriteOptions, WriteResult
 from maintenance_assets.operations.optimize import ClusteringPlanner, check_curve, check_names
 from maintenance_assets.operations.results import CompactionResult, OptimizeResult
 from maintenance_assets.operations.rewrite import failure_message
+from maintenance_assets.operations.status import Judging
 from maintenance_assets.planning.optimization import OptimizePolicy
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
+
+Options = TypeVar("Options", RewriteOptions, WriteOptions)
 
 
 class Lakehouse:
@@ -239,6 +243,25 @@ def _arrow_schema(schema: Any) -> pa.Schema:
     raise ValueError(f"schema must be a pyarrow.Schema or a dict of types, got {schema!r}")
 
 
+def _options(method: Callable[..., Any], kind: type[Options], given: Mapping[str, Any]) -> Options:
+    """The further options of a method of a dataset."""
+    _check_options(method, (field.name for field in fields(kind)), given)
+    return kind(**given)
+
+
+def _check_options(
+    method: Callable[..., Any], further: Iterable[str], given: Mapping[str, Any]
+) -> None:
+    """TypeError in the name of the method that was called, not of what it hands options on to."""
+    known = [*(name for name in signature(method).parameters if name != "options"), *further]
+    for name in given:
+        if name not in known:
+            raise TypeError(
+                f"LakeDataset.{method.__name__}() has no option {name!r}. It takes: "
+                f"{', '.join(known)}"
+            )
+
+
 class LakeDataset:
     """One dataset of a catalog; always at its newest version unless a version is named."""
 
@@ -273,26 +296,28 @@ class LakeDataset:
     def append(self, data: Any, **options: Any) -> WriteResult:
         """Add rows. Options: merge_schema, on_mismatch ("error" or "string"), compression,
         row_group_rows, target_mb_per_file, target_rows_per_file, txn_id, author, message."""
-        return lake_write.append(self._session, self.name, data, WriteOptions(**options))
+        settings = _options(self.append, WriteOptions, options)
+        return lake_write.append(self._session, self.name, data, settings)
 
     def overwrite(
         self, data: Any, *, partition_filter: Any = None, dynamic: bool = False, **options: Any
     ) -> WriteResult:
         """Replace all rows, those of some partitions, or (dynamic) of those in the data."""
+        settings = _options(self.overwrite, WriteOptions, options)
         return lake_write.overwrite(
-            self._session, self.name, data, WriteOptions(**options), partition_filter, dynamic
+            self._session, self.name, data, settings, partition_filter, dynamic
         )
 
     def delete(self, where: Any, *, dry_run: bool = False, **options: Any) -> ChangeOutcome:
         """Delete the rows for which a predicate is true."""
-        settings = WriteOptions(**options)
+        settings = _options(self.delete, WriteOptions, options)
         return lake_change.delete(self._session, self.name, where, settings, dry_run)
 
     def update(
         self, where: Any, values: Mapping[str, Any], *, dry_run: bool = False, **options: Any
     ) -> ChangeOutcome:
         """Give rows for which a predicate is true new values."""
-        settings = WriteOptions(**options)
+        settings = _options(self.update, WriteOptions, options)
         return lake_change.update(self._session, self.name, where, values, settings, dry_run)
 
     def upsert(
@@ -309,7 +334,7 @@ class LakeDataset:
         request = lake_upsert.UpsertRequest(
             _names(key_cols), None if update_cols is None else _names(update_cols), on_duplicates
         )
-        settings = WriteOptions(**options)
+        settings = _options(self.upsert, WriteOptions, options)
         return lake_upsert.upsert(self._session, self.name, data, request, settings, dry_run)
 
     # -- schema -------------------------------------------------------------------------------
@@ -415,6 +440,8 @@ class LakeDataset:
 
     def status(self, **options: Any) -> DatasetStatus:
         """Files, health, drift and what is under way; options as of `status`, without a store's."""
+        judged_by = signature(Judging.of).parameters
+        _check_options(self.status, (*judged_by, "partition_filter", "on_progress"), options)
         return lake_status.status(self._session, self.name, **options)
 
     # -- versions -----------------------------------------------------------------------------
@@ -486,13 +513,19 @@ class LakeDataset:
         target_rows_per_file: int | None = None,
         *,
         compression: str | None = None,
+        mode: Mode = "auto",
         **options: Any,
     ) -> "LakeMaintenance":
-        """Merge small files and split oversized ones; older versions stay readable."""
+        """Merge small files and split oversized ones; older versions stay readable.
+
+        Options: engine, partition_filter, dry_run, memory_budget_mb, max_workers, strict,
+        on_progress, author, message.
+        """
+        settings = _options(self.compact, RewriteOptions, options)
         policy = CompactionPolicy.from_targets(
-            target_mb_per_file, target_rows_per_file, compression
+            target_mb_per_file, target_rows_per_file, compression, mode
         )
-        return self._maintain(lambda _: CompactionPlanner(policy), RewriteOptions(**options))
+        return self._maintain(lambda _: CompactionPlanner(policy), settings)
 
     def optimize(
         self,
@@ -504,7 +537,8 @@ class LakeDataset:
         curve: Curve = "hilbert",
         **options: Any,
     ) -> "LakeMaintenance":
-        """Cluster rows by some columns, so that look-ups open few files."""
+        """Cluster rows by some columns, so that look-ups open few files; options as of compact."""
+        settings = _options(self.optimize, RewriteOptions, options)
         policy = OptimizePolicy(
             check_names(zorder_columns),
             check_curve(curve),
@@ -515,13 +549,13 @@ class LakeDataset:
             columns = lake_rewrite.names_in_files(policy.columns, called)
             return None if columns is None else ClusteringPlanner(replace(policy, columns=columns))
 
-        return self._maintain(planner, RewriteOptions(**options), policy.columns)
+        return self._maintain(planner, settings, policy.columns)
 
     def repartition(
         self, partition_by: Sequence[str], *, dry_run: bool = False, **options: Any
     ) -> "ChangeOutcome":
         """Lay all rows out by other columns; older versions stay as they were."""
-        settings = WriteOptions(**options)
+        settings = _options(self.repartition, WriteOptions, options)
         return lake_change.repartition(
             self._session, self.name, _names(partition_by), settings, dry_run
         )

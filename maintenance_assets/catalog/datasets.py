@@ -43,7 +43,10 @@ def check_new(connection: Connection, name: str, root: str) -> None:
     """Raise unless the name is free, and the root apart from those of all datasets."""
     for other in connection.execute(select(t.dataset.c.name, t.dataset.c.root)):
         if other.name == name:
-            raise CatalogError(f"There is a dataset {name!r} in the catalog already")
+            raise CatalogError(
+                f"There is a dataset {name!r} in the catalog already. Open it with "
+                f"dataset({name!r}), or take another name"
+            )
         if overlaps(other.root, root):
             raise CatalogError(
                 f"'{root}' and the root of dataset {other.name!r} ('{other.root}') are the same "

@@ -54,7 +54,7 @@ def create(
     """Make an empty dataset in a directory that holds no data yet."""
     check_name(name)
     store = session.open_path(path)
-    table = new_schema(schema)
+    table = new_schema(schema, name)
     _check_columns(table, partition_by, sort_by)
     with _alone(session, name, store, "create"):
         if any(is_data(store, listed) for listed in store.find(store.root)):
@@ -138,7 +138,8 @@ def _adopt(
     session: LakeSession, name: str, store: Store, schema: pa.Schema | None, lease: Lease
 ) -> DatasetState:
     snapshot = discover(store)
-    table = new_schema(schema if schema is not None else _schema_of(store, snapshot.files))
+    arrow = schema if schema is not None else _schema_of(store, snapshot.files)
+    table = new_schema(arrow, name)
     _check_covers(table, snapshot.files, store)
     partition_by = _partition_columns(store, snapshot.files, table)
     _check_columns(table, partition_by, ())

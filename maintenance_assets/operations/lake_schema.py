@@ -25,11 +25,12 @@ def add_column(session: LakeSession, name: str, column: str, type_: Any) -> int:
     field = type_ if isinstance(type_, pa.Field) else pa.field(column, type_)
 
     def edit(state: DatasetState) -> TableSchema:
-        refuse_path_names(session, state, [column])
         field_id = session.database.write(
             lambda connection: reserve_field_ids(connection, state.dataset_id, 1)
         )
-        return with_column(state.schema, field.with_name(column), field_id)
+        wider = with_column(state.schema, field.with_name(column), field_id, state.name)
+        refuse_path_names(session, state, [column])
+        return wider
 
     return _change(session, name, f"add column {column}", edit)
 
@@ -48,7 +49,7 @@ def rename_column(session: LakeSession, name: str, column: str, new_name: str) -
     """Call a column otherwise."""
 
     def edit(state: DatasetState) -> TableSchema:
-        renamed = with_name(state.schema, column, new_name, _in_paths(session, state))
+        renamed = with_name(state.schema, column, new_name, _in_paths(session, state), state.name)
         refuse_path_names(session, state, [new_name])
         return renamed
 

@@ -37,7 +37,13 @@ from maintenance_assets.operations.incoming import incoming
 from maintenance_assets.operations.lake_files import describe_files, plain_partition
 from maintenance_assets.operations.lake_session import LakeSession, LakeTransaction
 from maintenance_assets.operations.lake_spark import frame_schema, spark_frame, write_frame
-from maintenance_assets.planning.evolution import Fitted, OnMismatch, fit, new_column_names
+from maintenance_assets.planning.evolution import (
+    Fitted,
+    OnMismatch,
+    check_names,
+    fit,
+    new_column_names,
+)
 from maintenance_assets.planning.partitions import parse_partition_filter
 from maintenance_assets.planning.placement import check_partition_type, partition_directories
 from maintenance_assets.storage.filesystems import Store
@@ -239,6 +245,7 @@ def fit_data(
     session: LakeSession, state: DatasetState, incoming_schema: pa.Schema, options: WriteOptions
 ) -> Fitted:
     """How data goes into the dataset; new columns get ids that nobody else will get."""
+    check_names(incoming_schema.names, state.name)  # before a column is looked up by its name
     for name in state.partition_by:
         if name not in incoming_schema.names:
             raise SchemaMismatchError(f"the data lacks the partition column '{name}'")
@@ -264,6 +271,7 @@ def fit_columns(
     fitted = fit(
         state.schema,
         incoming_schema,
+        dataset=state.name,
         merge=options.merge_schema,
         on_mismatch=options.on_mismatch,
         first_id=first_id,

@@ -140,9 +140,10 @@ def _table(new_data: Any) -> pa.Table:
     table = _as_table(new_data)
     folded: dict[str, str] = {}
     for name in table.column_names:
-        twin = folded.setdefault(name.casefold(), name)
-        if twin is not name:
+        twin = folded.get(name.casefold())
+        if twin is not None:
             raise ValueError(f"The new data has the columns '{twin}' and '{name}': rename one")
+        folded[name.casefold()] = name
     fields = [pa.field(field.name, field.type) for field in table.schema]
     return table.cast(pa.schema(fields)) if table.schema.metadata else table
 

@@ -38,9 +38,9 @@ class Fitted:
         return tuple((column.name, column.field_id) for column in self.columns)
 
 
-def new_schema(arrow: pa.Schema) -> TableSchema:
+def new_schema(arrow: pa.Schema, dataset: str) -> TableSchema:
     """The first schema of a dataset; ids are handed out in order."""
-    _check_names(arrow.names)
+    check_names(arrow.names, dataset)
     return TableSchema(0, tuple(Column(i, plain_field(f)) for i, f in enumerate(arrow, start=1)))
 
 
@@ -50,17 +50,24 @@ def plain_field(field: Any) -> Any:
     return field.with_type(plain_type(field.type)).with_metadata(metadata or None)
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str], dataset: str) -> None:
+    """SchemaMismatchError unless every name is one, and means one column to every reader."""
     seen: dict[str, str] = {}
     for name in names:
         if not name:
-            raise SchemaMismatchError("a column needs a name")
-        other = seen.setdefault(name.lower(), name)
-        if other is not name:
-            raise SchemaMismatchError(
-                f"columns '{other}' and '{name}' differ at most in case: DuckDB and Spark could "
-                "not tell them apart"
+            raise SchemaMismatchError(f"a column of dataset '{dataset}' needs a name")
+        other = seen.get(name.lower())
+        if other is not None:
+            why = (
+                f"two columns '{name}'"
+                if other == name
+                else f"columns '{other}' and '{name}', which differ at most in case: DuckDB and "
+                "Spark could not tell them apart"
             )
+            raise SchemaMismatchError(
+                f"dataset '{dataset}' would have {why}. Give one of them another name"
+            )
+        seen[name.lower()] = name
 
 
 def new_column_names(table: TableSchema, incoming: pa.Schema) -> tuple[str, ...]:
@@ -72,6 +79,7 @@ def fit(
     table: TableSchema,
     incoming: pa.Schema,
     *,
+    dataset: str,
     merge: bool,
     on_mismatch: OnMismatch,
     first_id: int,
@@ -81,7 +89,7 @@ def fit(
 
     `fixed` are columns whose type may not change; new columns get ids from `first_id` on.
     """
-    _check_names(incoming.names)
+    check_names(incoming.names, dataset)
     _check_required(table, incoming)
     warnings: list[str] = []
     by_id = {column.field_id: column for column in table.columns}
@@ -89,7 +97,7 @@ def fit(
     for field in incoming:
         column = table.find(field.name)
         if column is None:
-            column = _added(table, field, merge, first_id)
+            column = _added(table, field, dataset, merge, first_id)
             first_id += 1
         else:
             type_ = _fitting_type(column, field, merge, on_mismatch, fixed, warnings)
@@ -114,13 +122,13 @@ def _check_required(table: TableSchema, incoming: pa.Schema) -> None:
             )
 
 
-def _added(table: TableSchema, field: Any, merge: bool, field_id: int) -> Column:
+def _added(table: TableSchema, field: Any, dataset: str, merge: bool, field_id: int) -> Column:
     if not merge:
         raise SchemaMismatchError(
             f"the data has a column '{field.name}' that the dataset does not have. Columns: "
             f"{', '.join(table.names)}. Add it with add_column(), or write with merge_schema=True"
         )
-    _check_names([*table.names, field.name])
+    check_names([*table.names, field.name], dataset)
     if pa.types.is_null(field.type):
         raise SchemaMismatchError(
             f"the new column '{field.name}' is null in all rows, so its type is unknown. Cast it"
@@ -205,9 +213,9 @@ def _has_text(*types: Any) -> bool:
 # -- changes that are asked for ---------------------------------------------------------------
 
 
-def with_column(table: TableSchema, field: Any, field_id: int) -> TableSchema:
+def with_column(table: TableSchema, field: Any, field_id: int, dataset: str) -> TableSchema:
     """The schema with one more column, null in all rows that are there."""
-    _check_names([*table.names, field.name])
+    check_names([*table.names, field.name], dataset)
     if not field.nullable:
         raise SchemaMismatchError(
             f"column '{field.name}' cannot be required: the rows that are there have no value"
@@ -225,13 +233,17 @@ def without_column(table: TableSchema, name: str, fixed: Sequence[str]) -> Table
     return TableSchema(UNSAVED, kept)
 
 
-def with_name(table: TableSchema, name: str, new_name: str, fixed: Sequence[str]) -> TableSchema:
+def with_name(
+    table: TableSchema, name: str, new_name: str, fixed: Sequence[str], dataset: str
+) -> TableSchema:
     """The schema with a column called otherwise."""
     column = table.require(name)
     _check_free(name, fixed)
+    if new_name == name:
+        raise SchemaMismatchError(f"column '{name}' of dataset '{dataset}' is called so already")
     renamed = Column(column.field_id, column.field.with_name(new_name))
     columns = tuple(renamed if c is column else c for c in table.columns)
-    _check_names([c.name for c in columns])
+    check_names([c.name for c in columns], dataset)
     return TableSchema(UNSAVED, columns)
 
 

@@ -1,6 +1,7 @@
 """Columns come, go, change their names and get wider, and no file is rewritten."""
 
 import datetime as dt
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +197,58 @@ def test_changes_that_would_lose_something_are_refused(small: Lakehouse) -> None
         with pytest.raises(ValueError, match="x"):
             missing()
     assert dataset.version == 0
+
+
+@pytest.mark.parametrize("taken", ["n", "N", "price", "Price", "day"])
+def test_a_name_that_another_column_has_is_refused(house: Lakehouse, taken: str) -> None:
+    row = {"id": 1, "n": 2, "price": 3.5, "day": "a"}
+    dataset = house.create_dataset("orders", data=[row], partition_by="day")
+    changes: tuple[Callable[[], object], ...] = (
+        lambda: dataset.add_column(taken, pa.int64()),
+        lambda: dataset.rename_column("id", taken),
+    )
+    for change in changes:
+        with pytest.raises(SchemaMismatchError, match=rf"dataset 'orders' .*'{taken}'"):
+            change()
+    assert (dataset.version, dataset.schema().names) == (1, list(row))
+    assert dataset.read().to_pylist() == [row]
+
+
+def test_a_column_is_renamed_to_another_case_but_not_to_its_own_name(small: Lakehouse) -> None:
+    dataset = small.create_dataset("d", data={"n": [1], "name": ["x"]})
+    for name in ("n", "name"):
+        with pytest.raises(SchemaMismatchError, match=f"'{name}' of dataset 'd' is called so"):
+            dataset.rename_column(name, name)
+    assert dataset.version == 1
+    assert dataset.rename_column("n", "N") == 2
+    assert dataset.read().to_pydict() == {"N": [1], "name": ["x"]}
+
+
+@pytest.mark.parametrize("name", ["n", "name"])
+def test_two_columns_of_one_name_come_in_no_way(
+    small: Lakehouse, tmp_path: Path, name: str
+) -> None:
+    twice = pa.table([[1], [2]], [name, name])
+    root = tmp_path / "plain"
+    root.mkdir()
+    pq.write_table(twice, root / "a.parquet")
+    whole = small.create_dataset("whole", {name: "int64"})
+    parted = small.create_dataset("parted", {name: "int64", "x": "int64"}, partition_by=name)
+    writes: tuple[Callable[[], object], ...] = (
+        lambda: small.create_dataset("new", twice.schema),
+        lambda: small.create_dataset("new", data=twice),
+        lambda: small.register("new", root),
+        lambda: whole.append(twice),
+        lambda: whole.overwrite(twice),
+        lambda: whole.upsert(twice, [name]),
+        lambda: parted.append(twice),
+    )
+    for write in writes:
+        with pytest.raises(SchemaMismatchError, match=f"would have two columns '{name}'"):
+            write()
+    assert small.datasets() == ("parted", "whole")
+    assert (whole.version, parted.version, names_on_disk(whole)) == (0, 0, [])
+    assert small.fsck().problems == ()
 
 
 def test_nested_columns_get_new_members(small: Lakehouse) -> None:

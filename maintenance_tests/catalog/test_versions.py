@@ -1,6 +1,7 @@
 """Commits, time travel and retention, the same on every database."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -10,12 +11,14 @@ import pytest
 from maintenance_assets import (
     CatalogError,
     CommitConflictError,
+    IncompleteMaintenanceError,
     Lakehouse,
     UnsupportedDatasetError,
     compact,
 )
 from maintenance_assets.api.lakehouse import LakeDataset
 from maintenance_assets.catalog.writer import CatalogWriter
+from maintenance_assets.model.policy import Mode
 from maintenance_assets.operations.lake_scan import plan_scan
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string()), ("price", pa.float64())])
@@ -78,6 +81,50 @@ def test_versions_stay_readable_after_rewrites(house: Lakehouse) -> None:
         [0, 1, 2, 3],
     ]
     assert [len(dataset.files(v)) for v in (4, 5)] == [4, 1]
+
+
+@pytest.mark.parametrize(("mode", "row_groups"), [("auto", 1), ("encode", 1), ("stitch", 3)])
+def test_compaction_copies_or_encodes_as_it_is_told(
+    house: Lakehouse, mode: Mode, row_groups: int
+) -> None:
+    dataset = trades(house, 3)
+    done = dataset.compact(mode=mode)
+    assert (done.version, done.result and done.result.mode) == (
+        4,
+        "stitch" if mode == "stitch" else "encode",
+    )
+    assert [len(file.row_group_rows) for file in dataset.files()] == [row_groups]
+    assert ids(dataset.read()) == [0, 1, 2]
+
+
+def test_what_cannot_be_copied_stays_when_nothing_may_be_decoded(small: Lakehouse) -> None:
+    dataset = trades(small, 3)
+    with pytest.raises(IncompleteMaintenanceError, match="cannot be stitched"):
+        dataset.compact(mode="stitch", compression="snappy")
+    assert (dataset.version, len(dataset.files())) == (3, 3)
+    with pytest.raises(ValueError, match="Known modes: auto, stitch, encode"):
+        dataset.compact(mode="copy")  # type: ignore[arg-type]
+
+
+def test_options_that_a_method_does_not_have_are_refused_in_its_name(small: Lakehouse) -> None:
+    dataset = trades(small, 2)
+    data = {"id": [9], "day": ["a"]}
+    calls: dict[str, Callable[..., object]] = {
+        "append": lambda **options: dataset.append(data, **options),
+        "overwrite": lambda **options: dataset.overwrite(data, **options),
+        "delete": lambda **options: dataset.delete("id = 0", **options),
+        "update": lambda **options: dataset.update("id = 0", {"price": 1}, **options),
+        "upsert": lambda **options: dataset.upsert(data, ["id"], **options),
+        "status": dataset.status,
+        "compact": dataset.compact,
+        "optimize": lambda **options: dataset.optimize(["id"], **options),
+        "repartition": lambda **options: dataset.repartition([], **options),
+    }
+    for name, call in calls.items():
+        message = rf"^LakeDataset\.{name}\(\) has no option 'filesystem'\. It takes: .*\w$"
+        with pytest.raises(TypeError, match=message):
+            call(filesystem=None)
+    assert (dataset.version, ids(dataset.read())) == (2, [0, 1])
 
 
 def test_versions_by_time_and_by_tag(house: Lakehouse) -> None:
@@ -237,7 +284,8 @@ def test_plain_operations_keep_away_from_a_catalog_dataset(house: Lakehouse) -> 
 
 def test_names_and_places_are_checked(house: Lakehouse, tmp_path: Path) -> None:
     dataset = trades(house, 1)
-    with pytest.raises(CatalogError, match="'trades' in the catalog already"):
+    remedy = r"Open it with dataset\('trades'\), or take another name"
+    with pytest.raises(CatalogError, match=rf"'trades' in the catalog already\. {remedy}"):
         house.create_dataset("trades", SCHEMA, path=tmp_path / "elsewhere")
     with pytest.raises((CatalogError, UnsupportedDatasetError)):
         house.create_dataset("other", SCHEMA, path=dataset.path)

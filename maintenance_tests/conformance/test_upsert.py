@@ -457,6 +457,7 @@ def test_required_columns_are_not_left_empty(engine: str, local: Lake) -> None:
         ({"new_data": [1, 2]}, "Arrow C stream"),
         ({"new_data": pl.LazyFrame({"id": [1]})}, r"collect\(\) it first"),
         ({"new_data": {"id": [1], "ID": [2]}}, "'id' and 'ID'"),
+        ({"new_data": pa.table([[1], [2], [3]], ["id", "v", "v"])}, "'v' and 'v'"),
         ({"new_data": {"id": [1], "V": [2], "day": ["a"]}}, "'V' would differ from column 'v'"),
         ({"new_data": {"id": [77], "v": [2]}}, "Partition columns not found in data: day"),
         ({"new_data": {"x": [1]}, "key_cols": ["x"]}, "Unknown key column 'x'"),
