@@ -49,6 +49,11 @@ class _Found:
     def rows(self) -> int:
         return sum(self.matches.values())
 
+    @property
+    def rewritten(self) -> list[ScanFile]:
+        """The files that have such rows."""
+        return [file for file in self.scan.files if self.matches.get(file.file.file_id)]
+
 
 def delete(
     session: LakeSession, name: str, where: Any, options: WriteOptions, dry_run: bool = False
@@ -155,7 +160,7 @@ def _change(
                 transaction.give_up()
                 return _outcome(operation, None, found, (), False)
             batches = rows_of(found, found.scan.schema)
-            added = write_changed(transaction, batches, found.scan.schema, options, found.scan)
+            added = write_changed(transaction, batches, found.scan.schema, options, found.rewritten)
             change = Change(
                 operation,
                 added=added,
@@ -214,7 +219,7 @@ def _repartition(
     scan = plan_scan(session, state, transaction.ticket.base_version)
     placed = replace(transaction.state, partition_by=partition_by)
     transaction.state = placed
-    added = write_changed(transaction, scan_batches(scan), scan.schema, options, scan)
+    added = write_changed(transaction, scan_batches(scan), scan.schema, options, scan.files)
     change = Change(
         "repartition",
         added=added,
@@ -269,14 +274,14 @@ def write_changed(
     batches: Iterator[pa.RecordBatch],
     schema: TableSchema,
     options: WriteOptions,
-    scan: Scan,
+    sources: Sequence[ScanFile],
 ) -> tuple[NewFile, ...]:
     """Write rows that are in the schema of the dataset, each into its partition.
 
-    Who may read the files that the rows were in may read the new ones.
+    Who may read the files that the rows were in, the sources, may read the new ones.
     """
     store = transaction.store
-    require_same_readers(store, [store.path(file.file.path) for file in scan.files])
+    require_same_readers(store, [store.path(file.file.path) for file in sources])
     policy = options.policy
     file_schema = schema.with_ids
     partition_by = transaction.state.partition_by
@@ -298,8 +303,8 @@ def write_changed(
             transaction.expect(directories)
             writer.write(rows, codes, directories)
         placed = writer.close()
-    for file in placed if scan.files else ():
-        like = transaction.store.path(scan.files[0].file.path)
+    for file in placed if sources else ():
+        like = transaction.store.path(sources[0].file.path)
         transaction.store.copy_permissions(like, file.path, is_copy=True)
     names = {column.name: column.field_id for column in schema.columns}
     return describe_files(transaction.store, [file.path for file in placed], schema, names)

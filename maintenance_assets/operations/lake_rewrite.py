@@ -272,7 +272,8 @@ class LakeRewrite:
         return replace(file, schema=schemas[key])
 
     def _plan(self, before: Snapshot, store: Store) -> CompactionPlan:
-        plan = with_readers_apart(self.planner.plan(before, store, self._report), store)
+        plan = self.planner.plan(before, store, self._report)
+        plan = with_readers_apart(plan, before.files, store)
         self.failures += plan.failures
         for group in plan.groups:
             self.notes.update(dict.fromkeys(group.notes))

@@ -124,7 +124,8 @@ def _try(
         transaction.give_up()
         return _outcome(None, matches, hit, 0, False)
     batches = _rows(scan, source, matches, hit, fitted.table)
-    added = write_changed(transaction, batches, fitted.table, options, scan)
+    sources = [file for file in scan.files if file.file.file_id in matches]
+    added = write_changed(transaction, batches, fitted.table, options, sources)
     change = Change(
         "upsert",
         added=added,

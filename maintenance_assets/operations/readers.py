@@ -1,18 +1,20 @@
 """Who may read: rows that few may see do not come into a file that many may read."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from maintenance_assets.model.plans import CompactionPlan, GroupFailure
+from maintenance_assets.model.files import DataFile
+from maintenance_assets.model.plans import CompactionGroup, CompactionPlan, GroupFailure
+from maintenance_assets.planning.compaction import predict_stats, predicted_codec
 from maintenance_assets.storage import local_paths
 from maintenance_assets.storage.filesystems import Store
 
 P = TypeVar("P", bound=CompactionPlan)
 
 
-def with_readers_apart(plan: P, store: Store) -> P:
-    """The plan less the groups whose files different users may read, each with the reason."""
+def with_readers_apart(plan: P, files: Sequence[DataFile], store: Store) -> P:
+    """The plan for these files less the groups that different users may read, with reasons."""
     failures = []
     for group in plan.groups:
         why = readers_differ(store, group.file_paths())
@@ -22,7 +24,16 @@ def with_readers_apart(plan: P, store: Store) -> P:
         return plan
     refused = {path for failure in failures for path in failure.paths}
     kept = tuple(group for group in plan.groups if refused.isdisjoint(group.file_paths()))
-    return replace(plan, groups=kept, failures=(*plan.failures, *failures))
+    return replace(
+        plan,
+        groups=kept,
+        failures=(*plan.failures, *failures),
+        predicted=predict_stats(
+            files,
+            [CompactionGroup(group.files, group.output_rows) for group in kept],
+            predicted_codec(files, kept, plan.policy),
+        ),
+    )
 
 
 def require_same_readers(store: Store, paths: Iterable[str]) -> None:

@@ -199,7 +199,7 @@ class RewriteRun:
             if not published or self.conflicts or self.passes == self.planner.max_passes:
                 break
             plan = self.planner.plan(after, self.store, self._report_measuring)
-            plan = with_readers_apart(plan, self.store)
+            plan = with_readers_apart(plan, after.files, self.store)
             plan = plan.without({path for failure in self.failures for path in failure.paths})
         return after
 
@@ -211,7 +211,7 @@ class RewriteRun:
     def _plan(self) -> tuple[Snapshot, CompactionPlan]:
         snapshot = self._discover(self.on_progress)
         plan = self.planner.plan(snapshot, self.store, self._report)
-        return snapshot, with_readers_apart(plan, self.store)
+        return snapshot, with_readers_apart(plan, snapshot.files, self.store)
 
     def _discover(self, report: ProgressCallback | None) -> Snapshot:
         found = discover(self.store, self.filter, report, self.planner.ranges_of, self.seen)

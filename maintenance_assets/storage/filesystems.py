@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeVar
 
 import fsspec
@@ -26,6 +27,8 @@ from maintenance_assets.storage import local_paths
 I = TypeVar("I")  # noqa: E741
 T = TypeVar("T")
 _REQUESTS_AT_ONCE = 32
+_FORGETTING = Lock()
+_TRIES = 3
 _VERSION_KEYS = ("ETag", "etag", "md5Hash", "generation", "content_md5", "md5")
 _TIME_KEYS = (
     "LastModified",
@@ -102,7 +105,7 @@ class Store:
     def together(self, work: Callable[[I], T], items: Sequence[I]) -> list[T]:
         """Do the same to each of them, many at once where each has to wait for a remote store.
 
-        All are tried, also when one fails; then its error is raised.
+        Of errors the first one is raised, and then nothing is under way any more.
         """
         if self.is_local or len(items) < 2:
             return [work(item) for item in items]
@@ -111,8 +114,8 @@ class Store:
 
     def forget(self, path: str) -> None:
         """Drop cached listings that could hide a change at this path."""
-        self.fs.invalidate_cache(posixpath.dirname(path))
-        self.fs.invalidate_cache(path)
+        for place in (posixpath.dirname(path), path):
+            _forget(self.fs, place)
 
     def tail(self, path: str, length: int, size: int) -> bytes:
         """The last bytes of a file in one ranged read."""
@@ -329,6 +332,18 @@ def location(path: object, store: Store) -> str:
     if store.is_local:
         return store.root
     return without_password(str(path))
+
+
+def _forget(fs: Any, path: str) -> None:
+    """Caches of fsspec are not made for threads: one may find gone what another one just forgot."""
+    with _FORGETTING:
+        for _ in range(_TRIES):
+            try:
+                fs.invalidate_cache(path)
+                return
+            except KeyError:
+                continue
+    fs.invalidate_cache()
 
 
 def _unwrapped(filesystem: Any, path: str, shown: str) -> tuple[Any, str]:

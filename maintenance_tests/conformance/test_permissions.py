@@ -99,6 +99,9 @@ def test_files_that_different_users_may_read_are_not_merged(
     root = with_a_private_file
     preview = compact(root, engine=engine, dry_run=True)
     assert [len(failure.paths) for failure in preview.failures] == [4]
+    # What is not done is not promised, either.
+    assert (preview.stats.compacted_file_count, preview.stats.after_file_count) == (4, 5)
+    assert [len(group) for group in preview.stats.planned_groups or ()] == [4]
     with pytest.raises(IncompleteMaintenanceError, match="may be read by different users"):
         compact(root, engine=engine)
     assert len(list((root / "d=1").iterdir())) == 4
@@ -141,6 +144,22 @@ def test_changes_in_a_catalog_do_not_mix_their_rows(with_a_private_file: Path) -
         assert dataset.read(where="s = 'new'").num_rows == 0
         dataset.update("id = 12", {"s": "new"})
         assert dataset.read(where="s = 'new'").num_rows == 1
+
+
+def test_a_change_in_a_catalog_is_not_kept_by_files_that_it_only_reads(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    root.mkdir()
+    for name, mode in (("a", 0o600), ("b", 0o644)):
+        file = root / f"{name}.parquet"
+        pq.write_table(pa.table({"id": [1, 2], "note": ["nobody", f"the {name}"]}), file)
+        os.chmod(file, mode)
+    with Lakehouse(f"sqlite:///{tmp_path}/catalog.db") as house:
+        dataset = house.register("lake", root)
+        assert dataset.update("note LIKE '%e b'", {"id": 9}).rows_updated == 1
+        assert dataset.delete("note LIKE '%e a'").rows_deleted == 1
+        assert sorted(dataset.read().column("id").to_pylist()) == [1, 1, 9]
+        modes = [stat.S_IMODE((root / f.path).stat().st_mode) for f in dataset.live_files()]
+    assert sorted(modes) == [0o600, 0o644]
 
 
 def test_rights_to_write_do_not_keep_files_apart(root: Path) -> None:

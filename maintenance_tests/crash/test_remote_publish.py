@@ -85,6 +85,22 @@ def test_an_input_is_asked_for_once_before_it_goes(far: FarStore) -> None:
     assert max(far.asked[path] for path in inputs) == 1
 
 
+def test_a_cache_that_forgets_at_the_same_time_does_not_stop_a_run(
+    far: FarStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forgotten = Counter[str]()
+
+    def forget(path: str | None = None) -> None:
+        forgotten[str(path)] += 1
+        if path is not None and forgotten[path] % 2:
+            raise KeyError(path)  # as fsspec's listings do where two threads forget one
+
+    monkeypatch.setattr(far, "invalidate_cache", forget)
+    assert compact(ROOT, filesystem=far).stats.after_file_count == 1
+    assert far.ids() == list(range(FILES))
+    assert forgotten[ROOT] > 1
+
+
 def test_listings_that_know_other_versions_are_not_believed(far: FarStore) -> None:
     def turn(progress: Progress) -> None:
         far.listings_say_otherwise = progress.phase == "execute"

@@ -112,3 +112,62 @@ def test_a_run_of_one_partition_keeps_the_rows_of_the_others(tmp_path: Path) -> 
     assert dagster.materialize([flat], resources=adding, partition_key="b").success
     with Lakehouse(catalog.catalog_uri) as house:
         assert sorted(house.dataset("flat").read().column("day").to_pylist()) == ["a", "b"]
+
+
+class Rows(dagster.Config):
+    regions: list[str]
+
+
+@dagster.asset(
+    io_manager_key="lake",
+    partitions_def=DAYS,
+    metadata={"partition_by": ["region", "day"], "partition_expr": "day"},
+)
+def by_region(context: dagster.AssetExecutionContext, config: Rows) -> Any:
+    rows = len(config.regions)
+    return pa.table(
+        {
+            "region": pa.array(config.regions, pa.string()),
+            "day": pa.array([context.partition_key] * rows, pa.string()),
+        }
+    )
+
+
+@dagster.asset(io_manager_key="lake", partitions_def=DAYS, metadata={"partition_by": ["region"]})
+def by_another_column() -> Any:
+    return pa.table({"region": ["eu", "us"], "day": ["a", "a"]})
+
+
+def regions(*names: str) -> dagster.RunConfig:
+    return dagster.RunConfig(ops={"by_region": Rows(regions=list(names))})
+
+
+def test_a_run_replaces_its_own_partitions_however_many_the_dataset_has_of_them(
+    tmp_path: Path,
+) -> None:
+    catalog = LakehouseResource(catalog_uri=f"sqlite:///{tmp_path}/catalog.db")
+    resources = {"lake": LakehouseIOManager(lakehouse=catalog)}
+    found = []
+    for day, names in (("a", ("eu", "us")), ("b", ("eu",)), ("a", ("us",)), ("b", ())):
+        result = dagster.materialize(
+            [by_region], resources=resources, partition_key=day, run_config=regions(*names)
+        )
+        assert result.success
+        with Lakehouse(catalog.catalog_uri) as house:
+            rows = house.dataset("by_region").read().to_pydict()
+        found.append(sorted(zip(rows["day"], rows["region"], strict=True)))
+    assert found == [
+        [("a", "eu"), ("a", "us")],
+        [("a", "eu"), ("a", "us"), ("b", "eu")],
+        [("a", "us"), ("b", "eu")],
+        [("a", "us")],
+    ]
+
+
+def test_a_dataset_that_is_partitioned_by_something_else_is_refused(tmp_path: Path) -> None:
+    catalog = LakehouseResource(catalog_uri=f"sqlite:///{tmp_path}/catalog.db")
+    resources = {"lake": LakehouseIOManager(lakehouse=catalog)}
+    with pytest.raises(ValueError, match="the data has rows outside"):
+        dagster.materialize([by_another_column], resources=resources, partition_key="a")
+    with Lakehouse(catalog.catalog_uri) as house:
+        assert house.dataset("by_another_column").read().num_rows == 0
