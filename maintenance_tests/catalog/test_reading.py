@@ -1,6 +1,7 @@
 """Reads open what can hold the rows, and the result is the same whether or not anything is ruled
 out."""
 
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -283,3 +284,24 @@ def test_typed_partitions_rule_files_out(house: Lakehouse) -> None:
     assert len(list(dataset.to_arrow_dataset(where=where).get_fragments())) == 2
     assert dataset.read(["id"], where="hour = 10 AND day IS NULL").to_pydict() == {"id": [5]}
     assert dataset.read().schema == schema
+
+
+def test_no_transaction_of_the_database_is_open_while_rows_are_written(
+    house: Lakehouse, catalog_uri: str
+) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    dataset = house.create_dataset("slow", schema)
+    seen = []
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        for number in range(3):
+            # Whoever holds a write lock here keeps this other connection from its commit.
+            with Lakehouse(catalog_uri) as other:
+                assert [t.operation for t in other.dataset("slow").transactions()] == ["append"]
+                other.dataset("slow").append({"id": [100 + number]})
+                seen.append(other.dataset("slow").read().num_rows)
+            yield pa.record_batch([pa.array([number])], schema=schema)
+
+    dataset.append(pa.RecordBatchReader.from_batches(schema, rows()))
+    assert seen == [1, 2, 3]
+    assert sorted(dataset.read().column("id").to_pylist()) == [0, 1, 2, 100, 101, 102]
